@@ -1,0 +1,54 @@
+"""Who guesses: the protocol of a drafter, and the draft that it hands to verification."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NewType, Protocol
+
+from soothsay.sampling import Law, Sampling
+
+Reader = NewType("Reader", int)
+"""A drafter's own handle on one sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request for up to `gamma` tokens that continue `context` (prompt and output so far; read only).
+
+    `draw(law, position)` is the only source of chance: it draws the token at an absolute position from a law.
+    """
+
+    reader: Reader
+    context: Sequence[int]
+    gamma: int
+    sampling: Sampling
+    draw: Callable[[Law, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Drafted tokens and the law that each was really drawn from.
+
+    `laws` has one entry a token, or is None when the tokens were chosen without chance (every law a point mass).
+    """
+
+    tokens: tuple[int, ...] = ()
+    laws: tuple[Law, ...] | None = None
+
+
+class Drafter(Protocol):
+    """Guesses the continuation of many sequences at once."""
+
+    def open(self) -> Reader:
+        """Start to follow a sequence."""
+        ...
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        """Answer each ask with 0 to `gamma` tokens, in order.
+
+        A reader's context only ever grows by committed tokens; drafts that were rejected never appear in it.
+        """
+        ...
+
+    def close(self, reader: Reader) -> None:
+        """Forget the sequence."""
+        ...
