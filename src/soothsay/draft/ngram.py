@@ -26,9 +26,9 @@ class SuffixAutomaton:
     A state is a set of substrings that end at the same places; its link leads to the longest suffix that also ends
     elsewhere. So the link of the whole text is the longest suffix that occurs earlier: the match.
 
-    Appending takes amortised constant time: transitions are only ever added, at most 3 a token, the copies made for split
+    Appending takes amortised constant time: transitions are only ever added, at most 3 a token, the copies for split
     states included. A new occurrence is told to the `REFRESH_DEPTH` longest repeated suffixes. There are more of them
-    only deep inside a long run of one period; the shorter ones then keep an older occurrence, which is a true one still.
+    only deep inside a long run of one period; the shorter ones then keep an older occurrence, still a true one.
     """
 
     def __init__(self) -> None:

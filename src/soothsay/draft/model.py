@@ -1,0 +1,125 @@
+"""A drafter that is a model itself: smaller than the target, and right often enough."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from soothsay.draft.base import Ask, Draft, Reader
+from soothsay.errors import OptionError
+from soothsay.model.base import Feed, Logits, Model, Slot
+from soothsay.sampling import Law, law
+
+CHUNK_TOKENS = 512
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where one sequence stands in the draft model.
+
+    The slot holds context[:known], then `guesses`: its own drafts, which the context may or may not have taken up.
+    """
+
+    slot: Slot
+    known: int = 0
+    guesses: list[int] = field(default_factory=list)
+    foreign: bool = False
+
+
+@dataclass(slots=True)
+class _Work:
+    """One ask on its way to a draft of `wanted` tokens; `unread` is what the model must see before the next one."""
+
+    ask: Ask
+    place: _Place
+    wanted: int
+    unread: Sequence[int]
+    tokens: list[int] = field(default_factory=list)
+    laws: list[Law] = field(default_factory=list)
+
+
+class ModelDrafter:
+    """Drafts with a second model over the same tokens; either vocabulary may have more padding than the other.
+
+    All asks go through the model together, one pass for each drafted position. `top_k` cuts each law to its likeliest
+    tokens before drawing (None: no cut), which keeps the verifier's work small and its promise whole, since the law
+    recorded is the one drawn from. At temperature 0 the laws are point masses and none are recorded.
+
+    A draft is shorter where the draft model's own context ends, and empty for a sequence with a token beyond its
+    vocabulary.
+    """
+
+    def __init__(self, model: Model, target_vocab_size: int, top_k: int | None = 32) -> None:
+        if top_k is not None and top_k < 1:
+            raise OptionError(f"the draft model's top_k is {top_k}; it must be at least 1, or None for no cut")
+        self._model = model
+        self._vocab_size = min(model.vocab_size, target_vocab_size)
+        self._top_k = top_k
+        self._places: dict[Reader, _Place] = {}
+        self._readers = count()
+
+    def open(self) -> Reader:
+        reader = Reader(next(self._readers))
+        self._places[reader] = _Place(self._model.open())
+        return reader
+
+    def close(self, reader: Reader) -> None:
+        self._model.close(self._places.pop(reader).slot)
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        works = [self._begin(ask) for ask in asks]
+        while active := [work for work in works if len(work.tokens) < work.wanted]:
+            feeds = [_feed(work) for work in active]
+            for work, feed, logits in zip(active, feeds, self._model.forward(feeds), strict=True):
+                self._advance(work, feed, logits)
+        return [_draft(work) for work in works]
+
+    def _begin(self, ask: Ask) -> _Work:
+        place, room = self._places[ask.reader], self._model.max_length - len(ask.context) + 1
+        wanted = 0 if place.foreign else min(ask.gamma, room)
+        unread = self._catch_up(place, ask.context) if wanted > 0 else ()
+        return _Work(ask, place, 0 if place.foreign else wanted, unread)
+
+    def _catch_up(self, place: _Place, context: Sequence[int]) -> Sequence[int]:
+        """Roll back the guesses that the context did not take up; give what it has beyond, the last token at least."""
+        held = place.known + _common(place.guesses, context[place.known :])
+        held = min(held, len(context) - 1)
+        self._model.truncate(place.slot, held)
+        place.known, place.guesses = held, []
+        unread = context[held:]
+        place.foreign = max(unread) >= self._model.vocab_size
+        return unread
+
+    def _advance(self, work: _Work, feed: Feed, logits: Logits) -> None:
+        """Note what the model has read, and draw the next token once it has read all."""
+        if work.tokens:
+            work.place.guesses.extend(feed.tokens)
+        else:
+            work.place.known += len(feed.tokens)
+        work.unread = work.unread[len(feed.tokens) :]
+        if feed.rows:
+            self._draw(work, logits)
+
+    def _draw(self, work: _Work, logits: Logits) -> None:
+        drawn_from = law(logits[0, : self._vocab_size], work.ask.sampling, limit=self._top_k)
+        token = work.ask.draw(drawn_from, len(work.ask.context) + len(work.tokens))
+        work.tokens.append(token)
+        work.laws.append(drawn_from)
+        work.unread = (token,)
+
+
+def _feed(work: _Work) -> Feed:
+    """Give the next bounded chunk of what is unread, with logits when it is the last one."""
+    chunk = work.unread[:CHUNK_TOKENS]
+    return Feed(work.place.slot, chunk, rows=int(len(chunk) == len(work.unread)))
+
+
+def _draft(work: _Work) -> Draft:
+    return Draft(tuple(work.tokens), None if work.ask.sampling.temperature == 0 else tuple(work.laws))
+
+
+def _common(guesses: Sequence[int], tokens: Sequence[int]) -> int:
+    """Count the leading tokens that two sequences share."""
+    for place, (guess, token) in enumerate(zip(guesses, tokens, strict=False)):
+        if guess != token:
+            return place
+    return min(len(guesses), len(tokens))

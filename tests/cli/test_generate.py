@@ -1,0 +1,185 @@
+"""What `soothsay generate` hands to the engine, what it prints and where, and how it fails."""
+
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from soothsay.cli import app
+from soothsay.cli.generate import generate
+from soothsay.errors import ModelNotFound, OptionError
+from soothsay.sampling import Sampling
+
+STATS = SimpleNamespace(
+    prompt_tokens=5,
+    steps=2,
+    drafted=6,
+    accepted=1,
+    seconds=0.25,
+    first_token_seconds=0.125,
+    tokens_per_second=12.0,
+    tokens_per_step=1.5,
+    acceptance_rate=1 / 6,
+)
+DONE = SimpleNamespace(text="a b\tc", tokens=(7, 8, 9), finish_reason="stop", seed=11, stats=STATS)
+PIECES = (("a", 7, "model", None), (" b\t", 8, "draft", None), ("c", 9, "model", DONE))
+
+
+class FakeEngine:
+    """Remembers what it was asked and answers `a b<tab>c`."""
+
+    made: dict[str, Any]
+    asked: dict[str, Any]
+    failure: BaseException | None = None
+
+    def __init__(self, model: str, **options: Any) -> None:
+        FakeEngine.made = {"model": model, **options}
+
+    def stream(self, prompt: str, sampling: Sampling, **options: Any) -> Iterator[Any]:
+        FakeEngine.asked = {"prompt": prompt, "sampling": sampling, **options}
+        for text, token, source, completion in PIECES:
+            yield SimpleNamespace(text=text, token=token, source=source, completion=completion)
+            if FakeEngine.failure is not None:
+                raise FakeEngine.failure
+
+
+@pytest.fixture(autouse=True)
+def fake_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("soothsay.Engine", FakeEngine, raising=False)
+    monkeypatch.setattr("soothsay.Sampling", Sampling, raising=False)
+    monkeypatch.setattr(FakeEngine, "failure", None)
+
+
+def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    return CliRunner().invoke(app, ["generate", *arguments], input=stdin)
+
+
+def test_defaults() -> None:
+    assert run("hi").exit_code == 0
+    assert FakeEngine.made == {
+        "model": "smollm2-135m",
+        "draft": "ngram",
+        "gamma": 4,
+        "verify": "coupled",
+        "threads": None,
+    }
+    assert FakeEngine.asked == {"prompt": "hi", "sampling": Sampling(), "raw": False, "system": None}
+
+
+def test_defaults_are_those_of_sampling() -> None:
+    """The help shows the command line's own defaults; they must not drift from the library's."""
+    parameters = inspect.signature(generate).parameters
+    for option in fields(Sampling):
+        assert (parameters[option.name].default or None) == (option.default or None), option.name
+
+
+def test_every_option_arrives() -> None:
+    options = (
+        "--model m.gguf --draft d.gguf --gamma 7 --max-tokens 9 --temperature 0.5 --top-k 3 --top-p 0.9 --min-p 0.1"
+    )
+    more = "--seed 5 --stop A --stop B --raw --system S --verify block --threads 3"
+    assert run("hi", *options.split(), *more.split()).exit_code == 0
+    assert FakeEngine.made == {"model": "m.gguf", "draft": "d.gguf", "gamma": 7, "verify": "block", "threads": 3}
+    assert FakeEngine.asked == {
+        "prompt": "hi",
+        "sampling": Sampling(0.5, 3, 0.9, 0.1, 5, 9, ("A", "B")),
+        "raw": True,
+        "system": "S",
+    }
+
+
+def test_text_goes_out_and_figures_go_to_standard_error() -> None:
+    """A tab must come out as a tab, and no colour code may reach a file."""
+    result = run("hi")
+    assert result.stdout == "a b\tc\n"
+    assert result.stderr == (
+        "3 tokens in 0.25 s, first after 0.12 s, 12.0 tokens/s, 1.50 tokens a step, "
+        "1 of 6 drafted tokens accepted, seed 11\n"
+    )
+
+
+def test_json_is_one_object_on_the_last_line() -> None:
+    result = run("hi", "--json", "--gamma", "3")
+    assert json.loads(result.stdout.splitlines()[-1]) == {
+        "text": "a b\tc",
+        "token_ids": [7, 8, 9],
+        "tokens": 3,
+        "finish_reason": "stop",
+        "seed": 11,
+        "seconds": 0.25,
+        "tokens_per_second": 12.0,
+        "first_token_seconds": 0.125,
+        "steps": 2,
+        "drafted": 6,
+        "accepted": 1,
+        "tokens_per_step": 1.5,
+        "acceptance_rate": 1 / 6,
+        "model": "smollm2-135m",
+        "draft": "ngram",
+        "gamma": 3,
+        "verify": "coupled",
+    }
+
+
+def test_prompt_from_standard_input() -> None:
+    """`echo hi | soothsay generate` asks what `soothsay generate hi` asks; raw text keeps its last newline."""
+    assert run(stdin="hé\n").exit_code == 0
+    assert FakeEngine.asked["prompt"] == "hé"
+    assert run("--raw", stdin="def f():\n").exit_code == 0
+    assert FakeEngine.asked["prompt"] == "def f():\n"
+
+
+def test_prompt_that_is_not_utf8_is_an_error_of_one_line() -> None:
+    result = run(stdin=b"ab\xff")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "soothsay: error: standard input has byte 0xff at 2; it must be UTF-8\n"
+    result = run("ab\udcff")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "soothsay: error: the prompt has byte 0xff at 2; it must be UTF-8\n",
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], [""]])
+def test_empty_prompt(arguments: list[str]) -> None:
+    result = run(*arguments, stdin="")
+    assert result.exit_code == 1
+    assert "is empty; a prompt needs at least one character" in result.stderr
+
+
+@pytest.mark.parametrize(("error", "status"), [(ModelNotFound("no such"), 1), (OptionError("no such"), 2)])
+def test_errors_are_one_line_and_a_status(error: Exception, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeEngine, "failure", error)
+    result = run("hi")
+    assert (result.exit_code, result.stderr) == (status, "soothsay: error: no such\n")
+
+
+def test_wrong_options_are_usage_errors_before_a_model_is_loaded() -> None:
+    for wrong in (["--top-p", "2"], ["--verify", "guess"], ["--gama", "3"], ["--seed", "x"]):
+        FakeEngine.made = {}
+        result = run("hi", *wrong)
+        assert (result.exit_code, result.stdout, FakeEngine.made) == (2, "", {})
+
+
+def test_interrupt_keeps_the_text_and_gives_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeEngine, "failure", KeyboardInterrupt())
+    result = run("hi")
+    assert (result.exit_code, result.stdout) == (130, "a")
+
+
+def test_accepted_drafts_have_another_shade_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "a\x1b[32m b\t\x1b[0mc\n" in run("hi").stdout
+
+
+def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("soothsay.cli.version", lambda name: f"9 of {name}")
+    assert CliRunner().invoke(app, ["--version"]).stdout == "soothsay 9 of soothsay\n"
