@@ -1,4 +1,4 @@
-"""The decoder in NumPy float32, slow and obvious: the native runtime's oracle, and its stand-in where it is not built."""
+"""The decoder in NumPy float32, slow and obvious: the native runtime's oracle and its stand-in."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ class ReferenceModel:
 
     def _step(self, cache: "_Cache", token: int) -> Array:
         """Append one token to the cache and give its last hidden row, [width]."""
-        hidden = self._embedding[token]
+        hidden: Array = self._embedding[token]
         for index, layer in enumerate(self._layers):
             hidden, cache[index] = layer(hidden, cache[index])
         return hidden
@@ -203,4 +203,6 @@ def _rotate(heads: Array, rope: Rope, position: int) -> Array:
 
 
 def _silu(gate: Array) -> Array:
-    return gate / (1 + np.exp(-gate))
+    with np.errstate(over="ignore"):  # an infinite denominator gives the right limit, 0
+        activated: Array = gate / (1 + np.exp(-gate))
+    return activated
