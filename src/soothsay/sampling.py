@@ -1,9 +1,14 @@
 """What a user asks of chance, and the one road from logits to probabilities."""
 
+import math
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from soothsay.errors import ModelError, OptionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +17,7 @@ class Sampling:
 
     temperature: 0 takes the likeliest token (lowest id on ties). top_k: 0 is off. top_p: 1 is off. min_p: 0 is off.
     seed: None draws a random one, which the completion reports. stop: texts that end the answer and are not part of it.
+    A value of the wrong type or outside its range raises OptionError.
     """
 
     temperature: float = 0.0
@@ -21,6 +27,19 @@ class Sampling:
     seed: int | None = None
     max_tokens: int = 256
     stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._require("temperature", _number(self.temperature) and self.temperature >= 0, "a finite number, 0 or more")
+        self._require("top_k", _integer(self.top_k) and self.top_k >= 0, "an integer, 0 (off) or more")
+        self._require("top_p", _number(self.top_p) and 0 < self.top_p <= 1, "a number above 0 and up to 1 (off)")
+        self._require("min_p", _number(self.min_p) and 0 <= self.min_p <= 1, "a number from 0 (off) to 1")
+        self._require("seed", self.seed is None or _seed(self.seed), "None or an integer from 0 to 2**64 - 1")
+        self._require("max_tokens", _integer(self.max_tokens) and self.max_tokens >= 1, "an integer, 1 or more")
+        self._require("stop", _texts(self.stop), "a tuple of strings, none of them empty")
+
+    def _require(self, name: str, legal: bool, what: str) -> None:
+        if not legal:
+            raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +52,124 @@ class Law:
 
     ids: NDArray[np.int64]
     log_probabilities: NDArray[np.float64]
+
+    @classmethod
+    def point(cls, token: int) -> Self:
+        """Give the law that always says `token`."""
+        return cls(np.array([token], np.int64), np.zeros(1))
+
+    def log_probability(self, token: int) -> float:
+        """Give log p(token): minus infinity outside the support."""
+        place = int(self.ids.searchsorted(token))
+        inside = place < len(self.ids) and self.ids[place] == token
+        return float(self.log_probabilities[place]) if inside else -math.inf
+
+    def likeliest(self) -> int:
+        """Give the token with the highest probability, the lowest id on ties."""
+        return int(self.ids[self.log_probabilities.argmax()])
+
+
+def law(logits: NDArray[np.floating], sampling: Sampling, *, limit: int | None = None) -> Law:
+    """Turn one row of logits, shape (V,), into the law that its token is drawn from, in float64.
+
+    The order is that of transformers: temperature, top-k, top-p, min-p. Top-p keeps a token while the mass of the
+    likelier ones is below top_p; min-p keeps those with at least min_p times the highest probability. Tokens that
+    tie at the border of top-k or top-p are kept from the lowest id up. A logit of minus infinity is no support.
+    Temperature 0 is a point mass whatever the cuts.
+
+    `limit` keeps that many likeliest tokens of the result and renormalises: for a draft model, whose law may be any
+    as long as it is the one that its tokens are drawn from.
+
+    Raises ModelError for a row with NaN or plus infinity, or with no finite entry.
+    """
+    best = _likeliest(logits)
+    if sampling.temperature == 0:
+        return Law.point(best)
+    ids, scores = _support(logits, sampling, best, _first_cut(sampling, limit))
+    if sampling.top_p < 1:
+        ids, scores = _keep(_nucleus(scores, sampling.top_p), ids, scores)
+    if sampling.min_p > 0:
+        ids, scores = _keep(scores >= math.log(sampling.min_p), ids, scores)
+    if limit is not None:
+        ids, scores = _keep(_top(scores, limit), ids, scores)
+    return Law(ids, scores - math.log(np.exp(scores).sum()))
+
+
+def _likeliest(logits: NDArray[np.floating]) -> int:
+    best = int(logits.argmax())
+    if not math.isfinite(logits[best]):  # argmax stops at the first NaN
+        raise ModelError(f"the model gave logits with no finite maximum: {logits[best]} at token {best}")
+    return best
+
+
+def _first_cut(sampling: Sampling, limit: int | None) -> int | None:
+    """Give how many of the highest logits can matter: only top-p weighs them against the rest before `limit` cuts."""
+    cuts = [sampling.top_k or None, limit if sampling.top_p == 1 else None]
+    return min((cut for cut in cuts if cut is not None), default=None)
+
+
+def _support(
+    logits: NDArray[np.floating], sampling: Sampling, best: int, count: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Give the ids with a finite score, at most `count`, and (logits - best) / temperature: the highest score is 0."""
+    ids = np.arange(len(logits)) if count is None else _top(logits, count)
+    scores = (logits if count is None else logits[ids]).astype(np.float64)
+    with np.errstate(over="ignore"):  # to minus infinity, where it belongs
+        scores = (scores - logits[best]) / sampling.temperature
+    finite = scores > -math.inf
+    return (ids, scores) if finite.all() else _keep(finite, ids, scores)
+
+
+def _keep(
+    chosen: NDArray[np.bool_] | NDArray[np.int64], ids: NDArray[np.int64], scores: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    return ids[chosen], scores[chosen]
+
+
+def _top(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
+    """Give the ascending indices of the k highest scores, the lowest indices on ties."""
+    if k >= len(scores):
+        return np.arange(len(scores))
+    candidates = np.flatnonzero(scores >= _floor(scores, k))
+    values = scores[candidates]
+    border = np.partition(values, -k)[-k]
+    above, tied = candidates[values > border], candidates[values == border]
+    return np.sort(np.concatenate([above, tied[: k - len(above)]]))
+
+
+def _floor(scores: NDArray[np.floating], k: int) -> float:
+    """Give a cheap lower bound of the k-th highest score: the k-th highest of the maxima of 64-entry groups."""
+    groups = len(scores) // 64
+    if groups < k:
+        return -math.inf
+    maxima = scores[: 64 * groups].reshape(64, groups).max(axis=0)
+    return float(np.partition(maxima, -k)[-k])
+
+
+def _nucleus(scores: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:
+    """Give the ascending indices of the fewest highest scores whose mass reaches top_p, the lowest on ties."""
+    wanted = top_p * np.exp(scores).sum()
+    size = 64
+    while True:  # a nucleus is small as a rule: sort a few candidates, and more only when they fall short
+        candidates = _top(scores, size)
+        ranked = candidates[np.argsort(-scores[candidates], kind="stable")]
+        mass = np.exp(scores[ranked]).cumsum()
+        if mass[-1] >= wanted or size >= len(scores):
+            return np.sort(ranked[: mass.searchsorted(wanted) + 1])
+        size *= 16
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _integer(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _seed(value: int) -> bool:
+    return _integer(value) and 0 <= value < 2**64
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(text, str) and text for text in value)
