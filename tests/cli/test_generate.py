@@ -8,8 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from soothsay.cli import app
 from soothsay.cli.generate import generate
@@ -161,7 +160,7 @@ def test_errors_are_one_line_and_a_status(error: Exception, status: int, monkeyp
 
 
 def test_wrong_options_are_usage_errors_before_a_model_is_loaded() -> None:
-    for wrong in (["--top-p", "2"], ["--verify", "guess"], ["--gama", "3"], ["--seed", "x"]):
+    for wrong in (["--top-p", "2"], ["--gama", "3"], ["--seed", "x"]):
         FakeEngine.made = {}
         result = run("hi", *wrong)
         assert (result.exit_code, result.stdout, FakeEngine.made) == (2, "", {})

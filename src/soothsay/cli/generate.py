@@ -4,7 +4,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,14 +18,6 @@ if TYPE_CHECKING:
     from soothsay.engine import Piece
 
 ACCEPTED_STYLE = "green"
-
-
-class Rule(StrEnum):
-    """The verification rules."""
-
-    COUPLED = "coupled"
-    BLOCK = "block"
-    TOKEN = "token"
 
 
 def generate(
@@ -47,7 +38,9 @@ def generate(
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without a chat template.")] = False,
     system: Annotated[str | None, typer.Option(help="The system message.")] = None,
-    verify: Annotated[Rule, typer.Option(help="The rule that keeps the answer the model's own.")] = Rule.COUPLED,
+    verify: Annotated[
+        str, typer.Option(metavar="coupled|block|token", help="The rule that keeps the answer the model's own.")
+    ] = "coupled",
     threads: Annotated[int | None, typer.Option(help="Worker threads.", show_default="all cores")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the text.")] = False,
 ) -> None:
@@ -61,10 +54,10 @@ def generate(
 
         text = _given(prompt) if prompt is not None else _read(raw)
         sampling = Sampling(temperature, top_k, top_p, min_p, seed, max_tokens, tuple(stop or ()))
-        engine = Engine(model, draft=draft, gamma=gamma, verify=verify.value, threads=threads)
+        engine = Engine(model, draft=draft, gamma=gamma, verify=verify, threads=threads)
         pieces = engine.stream(text, sampling, raw=raw, system=system)
         if as_json:
-            options = {"model": model, "draft": draft, "gamma": gamma, "verify": verify.value}
+            options = {"model": model, "draft": draft, "gamma": gamma, "verify": verify}
             print(json.dumps(_report(_drain(pieces)) | options))
         else:
             _show(pieces)

@@ -1,0 +1,86 @@
+"""Who may know whom: the rooms of the design, read from the imports themselves."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "soothsay"
+
+MAY_KNOW = {
+    "errors": set[str](),
+    "sampling": {"errors"},
+    "verify": {"errors", "sampling"},
+    "draft": {"errors", "sampling", "verify", "model.base"},
+    "schedule": {"errors", "sampling", "verify"},
+    "model": {"errors"},
+    "text": {"errors"},
+    "hub": {"errors"},
+    "engine": {"errors", "sampling", "verify", "draft", "schedule", "model", "text", "hub"},
+    "": {"errors", "sampling", "engine"},
+    "cli": {"", "errors", "engine"},
+}
+NETWORK = {"huggingface_hub", "urllib.request", "http.client", "requests", "httpx"}
+HEAVY = {"torch", "transformers"}
+
+
+def name_of(file: Path) -> str:
+    """`src/soothsay/draft/model.py` is `draft.model`; the package's own `__init__` is ``."""
+    parts = file.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Every module that a file names in an import, at its top or deep in a function."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} has a relative import; they hide who knows whom"
+            assert node.module is not None
+            yield node.module
+
+
+def known(file: Path) -> set[str]:
+    """What a file knows of this package, without the `soothsay.`; the package's own `__init__` is ``."""
+    ours = {name for name in imported(file) if name.split(".")[0] == "soothsay"}
+    return {name.removeprefix("soothsay").removeprefix(".") for name in ours}
+
+
+def allowed(name: str, room: str) -> bool:
+    return any(name == place or (place and name.startswith(f"{place}.")) for place in {room, *MAY_KNOW[room]})
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=[name_of(file) or "soothsay" for file in FILES])
+def test_rooms_know_only_whom_they_may(file: Path) -> None:
+    room = name_of(file).split(".")[0]
+    assert {name for name in known(file) if not allowed(name, room)} == set()
+
+
+@pytest.mark.parametrize("file", FILES, ids=[name_of(file) or "soothsay" for file in FILES])
+def test_no_room_needs_torch(file: Path) -> None:
+    assert {name.split(".")[0] for name in imported(file)} & HEAVY == set()
+
+
+def test_a_stranger_is_noticed() -> None:
+    assert not allowed("engine", "draft")
+    assert not allowed("model.native", "draft")
+    assert not allowed("verify.coupled", "sampling")
+    assert allowed("model.base", "draft")
+
+
+def test_the_scheduler_touches_no_array() -> None:
+    for file in (PACKAGE / "schedule").rglob("*.py"):
+        assert "numpy" not in set(imported(file)), file
+
+
+def test_import_loads_neither_torch_nor_the_network() -> None:
+    code = "import sys, soothsay; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(run.stdout.split()) & (HEAVY | NETWORK) == set()
