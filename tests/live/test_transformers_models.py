@@ -23,7 +23,7 @@ MORE = {
     "base-1e6": Recipe("qwen3", Kind.Q8_0, seed=13, rope_base=1e6, head_width=128, tied=True),
     "llama3-deep": Recipe("llama", Kind.Q8_0, seed=14, layers=5, llama3_scaling=Llama3Scaling(32.0, 1.0, 2.0, 16)),
     **{
-        f"{name}-{kind.name}": Recipe(name, kind, 15, tied=True, **K_SIZES)
+        f"{name}-{kind.name}-tied": k_recipe(name, kind, seed=15, tied=True)
         for name in ARCHITECTURES
         for kind in K_KINDS
     },

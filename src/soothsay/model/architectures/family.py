@@ -88,8 +88,11 @@ def _sizes(parts: Parts, embedding: Tensor) -> _Sizes:
     if width % heads and not parts.has("attention.key_length"):
         raise parts.corrupt(f"the width {width} is no multiple of the {heads} attention heads")
     head_width = parts.integer("attention.key_length", width // heads)
-    if parts.integer("attention.value_length", head_width) != head_width:
-        raise parts.unsupported("keys and values of different lengths; supported are equal ones")
+    value_width = parts.integer("attention.value_length", head_width)
+    if value_width != head_width:
+        raise parts.unsupported(
+            f"attention.key_length is {head_width} and attention.value_length {value_width}; supported are equal ones"
+        )
     return _Sizes(vocab, width, heads, kv_heads, head_width, parts.integer("feed_forward_length"))
 
 
