@@ -1,0 +1,41 @@
+# make demo    a real model answers a question        make check      all that CI runs
+# make test    the tests, without torch               make sanitize   the tests of the native code under sanitizers
+#
+# Each makes its own virtual environment when it is missing, and builds again when the native code has changed.
+
+PYTHON ?= python3
+PROMPT ?= Write the numbers from one to twenty in words, each on a line of its own.
+MODEL := smollm2-135m
+NATIVE := pyproject.toml CMakeLists.txt $(shell find native -type f)
+
+.PHONY: demo test check sanitize clean
+
+demo: .venv/ready
+	.venv/bin/soothsay generate --model $(MODEL) "$(PROMPT)"
+
+test: .venv/ready
+	.venv/bin/python -m soothsay.hub $(MODEL)
+	.venv/bin/pytest --ignore tests/live
+
+check: .venv-check/ready
+	.venv-check/bin/ruff format --check .
+	.venv-check/bin/ruff check .
+	.venv-check/bin/mypy
+	.venv-check/bin/python -m soothsay.hub $(MODEL)
+	.venv-check/bin/pytest
+
+sanitize: .venv/ready
+	PATH="$(CURDIR)/.venv/bin:$$PATH" bash scripts/sanitize.sh
+
+clean:
+	rm -rf .venv .venv-check build dist .mypy_cache .pytest_cache .ruff_cache
+
+.venv/ready: GROUP := test
+.venv-check/ready: GROUP := check
+
+.venv/ready .venv-check/ready: $(NATIVE)
+	@echo "Setting up $(@D): packages, then the native code (a few minutes the first time)"
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet "pip>=25.1"
+	$(@D)/bin/python -m pip install --quiet --editable . --group $(GROUP)
+	@touch $@
