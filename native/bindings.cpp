@@ -1,0 +1,187 @@
+// What Python sees: a team of threads with its kernels, packed matrices, and a decoder.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "decoder.hpp"
+
+namespace nb = nanobind;
+using namespace soothsay;
+
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
+using FloatRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using NumpyFloats = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
+
+struct Runtime {
+    std::shared_ptr<Team> team;
+    const Kernels* kernels;
+};
+
+bool supported(const std::string& isa) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (isa == "avx512")
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
+    if (isa == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+#endif
+    return isa == "portable";
+}
+
+const Kernels& kernels_of(const std::string& isa) {
+    if (!supported(isa)) throw std::invalid_argument("this machine has no " + isa);
+#if defined(__x86_64__)
+    if (isa == "avx512") return avx512_kernels();
+    if (isa == "avx2") return avx2_kernels();
+#endif
+    return portable_kernels();
+}
+
+std::vector<std::string> instruction_sets() {
+    std::vector<std::string> found;
+    for (const char* isa : {"avx512", "avx2", "portable"})
+        if (supported(isa)) found.emplace_back(isa);
+    return found;
+}
+
+NumpyFloats numpy_floats(size_t rows, size_t columns) {
+    auto* data = static_cast<float*>(allocate(rows * columns * sizeof(float)));
+    return NumpyFloats(data, {rows, columns}, nb::capsule(data, [](void* p) noexcept { std::free(p); }));
+}
+
+std::shared_ptr<Matrix> pack(Runtime& runtime, int kind, long outputs, long inputs, const Bytes& rows) {
+    if (outputs < 1 || inputs < 1 || rows.nbytes() != outputs * file_row_bytes(Kind(kind), inputs))
+        throw std::invalid_argument("the bytes given are not those of the matrix");
+    const nb::gil_scoped_release release;
+    return std::make_shared<Matrix>(*runtime.team, Kind(kind), outputs, inputs, rows.data());
+}
+
+// The kernels' product alone, for tests and measurements.
+NumpyFloats product(Runtime& runtime, const Matrix& matrix, const FloatRows& x) {
+    const Tiles& tiles = matrix.tiles();
+    const long rows = long(x.shape(0)), inputs = long(x.shape(1)), groups = tiles.inputs / GROUP;
+    if (padded(inputs) != tiles.inputs) throw std::invalid_argument("the rows do not have the matrix's inputs");
+    auto values = buffer<float>(rows * tiles.inputs);
+    for (long r = 0; r < rows; r++) std::copy_n(x.data() + r * inputs, inputs, values.get() + r * tiles.inputs);
+    auto codes = buffer<int8_t>(rows * tiles.inputs);
+    auto scales = buffer<float>(rows * groups), sums = buffer<float>(rows * groups);
+    auto minus_sums = buffer<int32_t>(rows * groups), minus_halves = buffer<int32_t>(2 * rows * groups);
+    const Rows a{tiles.inputs, values.get(), codes.get(), scales.get(), sums.get(), minus_sums.get(), minus_halves.get()};
+    NumpyFloats out = numpy_floats(rows, tiles.outputs);
+    const nb::gil_scoped_release release;
+    runtime.team->run([&](int) {
+        runtime.team->share(rows, 1, [&](long begin, long end) { for (long r = begin; r < end; r++) runtime.kernels->quantise(a, r); });
+        runtime.team->meet([] {});
+        runtime.team->share(matrix.tile_count(), 8, [&](long begin, long end) {
+            runtime.kernels->product(tiles, a, 0, rows, begin, end, out.data(), tiles.outputs);
+        });
+    });
+    return out;
+}
+
+NumpyFloats dequantise(int kind, long outputs, long inputs, const Bytes& rows) {
+    const size_t row_bytes = file_row_bytes(Kind(kind), inputs);
+    if (rows.nbytes() != outputs * row_bytes) throw std::invalid_argument("the bytes given are not those of the matrix");
+    NumpyFloats out = numpy_floats(outputs, inputs);
+    for (long r = 0; r < outputs; r++) dequantise_row(Kind(kind), rows.data() + r * row_bytes, inputs, out.data() + r * inputs);
+    return out;
+}
+
+Vector vector_of(const std::vector<float>& values) {
+    Vector v(padded(long(values.size())), 0.0f);
+    std::copy(values.begin(), values.end(), v.begin());
+    return v;
+}
+
+NumpyFloats forward(Decoder& decoder, const Shape& shape, const std::vector<std::tuple<int, std::vector<int32_t>, long>>& feeds) {
+    std::vector<Feed> list;
+    long rows = 0;
+    for (const auto& [slot, tokens, wanted] : feeds) {
+        list.push_back({slot, tokens, wanted});
+        if (wanted < 0 || wanted > long(tokens.size())) throw std::invalid_argument("rows must be between 0 and the tokens fed");
+        rows += wanted;
+    }
+    NumpyFloats logits = numpy_floats(rows, shape.vocab_size);
+    const nb::gil_scoped_release release;
+    decoder.forward(list, logits.data());
+    return logits;
+}
+
+struct BoundDecoder {
+    Shape shape;
+    Bytes embedding;  // keeps the file's mapping alive
+    std::unique_ptr<Decoder> decoder;
+};
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    nb::set_leak_warnings(false);
+    m.def("instruction_sets", instruction_sets, "Those that this machine can run, best first.");
+
+    nb::class_<Runtime>(m, "Runtime")
+        .def("__init__", [](Runtime* self, int threads, const std::string& isa) {
+            if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be between 1 and 1024");
+            new (self) Runtime{std::make_shared<Team>(threads), &kernels_of(isa)};
+        }, nb::arg("threads"), nb::arg("isa"))
+        .def_prop_ro("threads", [](const Runtime& r) { return r.team->size(); })
+        .def_prop_ro("isa", [](const Runtime& r) { return r.kernels->name; })
+        .def("pack", pack, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"))
+        .def("product", product, nb::arg("matrix"), nb::arg("x"));
+
+    m.def("dequantise", dequantise, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"));
+
+    nb::class_<Matrix>(m, "Matrix").def_prop_ro("nbytes", &Matrix::bytes);
+
+    nb::class_<Linear>(m, "Linear")
+        .def("__init__", [](Linear* self, std::shared_ptr<Matrix> weight, const std::vector<float>& bias) {
+            new (self) Linear{std::move(weight), vector_of(bias)};
+        }, nb::arg("weight"), nb::arg("bias"));
+
+    nb::class_<Layer>(m, "Layer")
+        .def("__init__", [](Layer* self, const std::vector<float>& attention_norm, Linear query, Linear key, Linear value,
+                            Linear attention_output, const std::vector<float>& query_norm, const std::vector<float>& key_norm,
+                            const std::vector<float>& feed_forward_norm, Linear gate, Linear up, Linear down) {
+            new (self) Layer{vector_of(attention_norm), std::move(query), std::move(key), std::move(value), std::move(attention_output),
+                             vector_of(query_norm), vector_of(key_norm), vector_of(feed_forward_norm), std::move(gate), std::move(up),
+                             std::move(down)};
+        }, nb::kw_only(), nb::arg("attention_norm"), nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("attention_output"),
+           nb::arg("query_norm"), nb::arg("key_norm"), nb::arg("feed_forward_norm"), nb::arg("gate"), nb::arg("up"), nb::arg("down"));
+
+    nb::class_<BoundDecoder>(m, "Decoder")
+        .def("__init__", [](BoundDecoder* self, Runtime& runtime, long vocab_size, long max_length, long width, long heads, long kv_heads,
+                            long head_width, long feed_forward_width, float norm_epsilon, bool rope_interleaved,
+                            const std::vector<double>& rope_frequencies, int embedding_kind, Bytes embedding, const std::vector<Layer>& layers,
+                            const std::vector<float>& output_norm, const Linear& output) {
+            if (embedding.nbytes() != vocab_size * file_row_bytes(Kind(embedding_kind), width))
+                throw std::invalid_argument("the bytes given are not those of the embedding");
+            if (head_width % TILE != 0 || heads % kv_heads != 0 || layers.empty())
+                throw std::invalid_argument("a shape that the kernels cannot run");
+            const Shape shape{vocab_size, max_length, width, heads, kv_heads, head_width, feed_forward_width, norm_epsilon,
+                              2 * long(rope_frequencies.size()), rope_interleaved, rope_frequencies};
+            auto decoder = std::make_unique<Decoder>(runtime.team, *runtime.kernels, shape, Embedding{Kind(embedding_kind), embedding.data()},
+                                                     layers, vector_of(output_norm), output);
+            new (self) BoundDecoder{shape, std::move(embedding), std::move(decoder)};
+        }, nb::arg("runtime"), nb::kw_only(), nb::arg("vocab_size"), nb::arg("max_length"), nb::arg("width"), nb::arg("heads"),
+           nb::arg("kv_heads"), nb::arg("head_width"), nb::arg("feed_forward_width"), nb::arg("norm_epsilon"), nb::arg("rope_interleaved"),
+           nb::arg("rope_frequencies"), nb::arg("embedding_kind"), nb::arg("embedding"), nb::arg("layers"), nb::arg("output_norm"),
+           nb::arg("output"))
+        .def("open", [](BoundDecoder& d) { return d.decoder->open(); })
+        .def("fork", [](BoundDecoder& d, int slot) { return d.decoder->fork(slot); }, nb::arg("slot"))
+        .def("length", [](BoundDecoder& d, int slot) { return d.decoder->length(slot); }, nb::arg("slot"))
+        .def("truncate", [](BoundDecoder& d, int slot, long length) { d.decoder->truncate(slot, length); }, nb::arg("slot"), nb::arg("length"))
+        .def("close", [](BoundDecoder& d, int slot) { d.decoder->close(slot); }, nb::arg("slot"))
+        .def_prop_ro("cache_bytes", [](BoundDecoder& d) { return d.decoder->cache_bytes(); })
+        .def("forward", [](BoundDecoder& d, const std::vector<std::tuple<int, std::vector<int32_t>, long>>& feeds) {
+            return forward(*d.decoder, d.shape, feeds);
+        }, nb::arg("feeds"), "Appends each (slot, tokens, rows) and gives float32 logits [sum of rows, vocab_size].");
+}

@@ -1,0 +1,83 @@
+// The kernels that a pass is made of, as one table of functions for each instruction set.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace soothsay {
+
+constexpr int TILE = 16;          // output columns of a packed tile
+constexpr int GROUP = 32;         // inputs that share an activation scale; boundaries are absolute input indices
+constexpr int BLOCK_TOKENS = 32;  // tokens of a cache block
+constexpr int PARTITION = 256;    // keys that attention reduces together; boundaries are absolute positions
+
+// GGUF's numbers for the tensor types that can be packed.
+enum class Kind : int { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q4_K = 12, Q5_K = 13, Q6_K = 14, BF16 = 30 };
+
+// Rows of activations, as they are and in 8 bits: codes[r][i] * scales[r][i / 32] is about values[r][i].
+// All arrays are dense with the strides given by `inputs` rounded up to whole groups.
+struct Rows {
+    long inputs;           // padded: a multiple of GROUP
+    const float* values;   // [rows, inputs]
+    int8_t* codes;         // [rows, inputs]
+    float* scales;         // [rows, inputs / 32]
+    float* sums;           // [rows, inputs / 32]      scale times the sum of the group's codes
+    int32_t* minus_sums;   // [rows, inputs / 32]      minus the sum of the group's codes
+    int32_t* minus_halves; // [rows, inputs / 16]      the same for each half of a group
+};
+
+// A packed matrix: column tiles one after the other, each a run of groups (or of 256-input blocks) over the inputs.
+struct Tiles {
+    Kind kind;
+    long inputs;  // padded: a multiple of GROUP
+    long outputs;
+    size_t tile_bytes;
+    const uint8_t* data;
+};
+
+// Queries of consecutive rows of one sequence, for the heads that share one key/value head, against one partition.
+struct Attention {
+    const uint16_t* const* blocks;  // [blocks of the sequence]: this layer's and head's keys [width, 32], then values [32, width]
+    long width;                     // of a head
+    long heads;                     // queries a row, adjacent in memory
+    long rows;
+    long first_position;            // of row 0; row r stands at first_position + r
+    long partition;
+    const float* queries;           // row r at queries + r * query_stride: [heads, width], already scaled
+    long query_stride;
+    float* partial;                 // result of row r, head h: see partial_of
+    long partial_stride;            // floats from one row to the next
+    long head_stride;               // floats from one head to the next
+    float* scratch;                 // of this thread: scratch_floats(width, heads)
+};
+
+constexpr int ATTENTION_ROWS = 8;  // most rows of one Attention
+constexpr long partial_floats(long width) { return width + 16; }  // weighted values, then maximum, then sum
+constexpr size_t scratch_floats(long width, long heads) {
+    return size_t(ATTENTION_ROWS) * heads * PARTITION + size_t(width) * TILE * 2;
+}
+
+struct Kernels {
+    const char* name;
+    // Fills row r of `rows` from its values.
+    void (*quantise)(const Rows& rows, long r);
+    // out[r * stride + c] for `count` rows from `first` on and the columns of tiles [begin, end).
+    void (*product)(const Tiles& tiles, const Rows& rows, long first, long count, long begin, long end, float* out, size_t stride);
+    // y = x * weight / rms(x); n is padded to whole groups with zeros, `width` is the true length.
+    void (*rms_norm)(const float* x, const float* weight, float epsilon, long width, long padded, float* y);
+    void (*add)(float* x, const float* y, long padded);
+    // y = gate * sigmoid(gate) * up
+    void (*swiglu)(const float* gate, const float* up, float* y, long padded);
+    void (*rotate)(float* head, const float* cosines, const float* sines, long width, bool interleaved);
+    void (*scale)(float* x, float factor, long padded);
+    void (*store_key)(uint16_t* column, const float* key, long width);
+    void (*store_value)(uint16_t* row, const float* value, long width);
+    void (*attend)(const Attention& task);
+    // Merges `count` partials, in order, into out[width].
+    void (*combine)(const float* partials, long count, long width, float* out);
+};
+
+const Kernels& avx512_kernels();
+const Kernels& avx2_kernels();
+const Kernels& portable_kernels();
+
+}  // namespace soothsay

@@ -1,0 +1,277 @@
+// Packed matrix products: every tile is unpacked once and used for all rows of the pass.
+//
+// A group of 32 inputs by 16 columns is stored as bit planes. One 64-byte plane of nibbles holds, for each column, four
+// consecutive inputs in the low nibbles and the four 16 further on in the high ones; four planes make the group. The
+// fifth and sixth bits lie in planes of their own. 8-bit codes take eight planes, in input order.
+//
+// Each (row, column) is accumulated group after group in one order, whatever the number of rows or tiles at hand: that
+// is what makes logits independent of the batch. Do not split the sum over inputs.
+#pragma once
+#include "../simd.hpp"
+#include "kernels.hpp"
+
+namespace soothsay::SOOTHSAY_ISA {
+
+constexpr int PREFETCH = 2048;  // bytes ahead of the plane being read
+
+INLINE const uint8_t* plane(const uint8_t* group, long offset) {
+    __builtin_prefetch(group + offset + PREFETCH);
+    return group + offset;
+}
+
+// The codes of inputs 4j..4j+3 (`low`) and 16+4j..16+4j+3 (`high`) of a group.
+template <int BITS, int J, class B> INLINE void unpack(const uint8_t* group, B& low, B& high) {
+    if constexpr (BITS == 8) {
+        low = load_planes(plane(group, J * 64));
+        high = load_planes(plane(group, 256 + J * 64));
+        return;
+    } else {
+        const B nibbles = load_planes(plane(group, J * 64));
+        low = mask_bytes(nibbles, 15);
+        high = mask_bytes(shift_right<4>(nibbles), 15);
+        if constexpr (BITS == 5) {
+            const B bits = load_planes(group + 256);
+            low = merge_bytes(low, shift_left<4 - J>(bits), 0x10);
+            high = merge_bytes(high, shift_right<J>(bits), 0x10);
+        } else if constexpr (BITS == 6) {
+            const B bits = load_planes(plane(group, 256 + J / 2 * 64));
+            if constexpr (J % 2 == 0) {
+                low = merge_bytes(low, shift_left<4>(bits), 0x30);
+                high = merge_bytes(high, shift_left<2>(bits), 0x30);
+            } else {
+                low = merge_bytes(low, bits, 0x30);
+                high = merge_bytes(high, shift_right<2>(bits), 0x30);
+            }
+        }
+    }
+}
+
+// How a format lays out its scales. ZERO: the codes' zero point is 2^ZERO; -1 for none, when a minimum is added instead.
+template <int BITS_, int ZERO_, bool MINIMUM_> struct Flat {  // one half-float scale, maybe a minimum, a group
+    static constexpr int BITS = BITS_, ZERO = ZERO_, GROUPS = 1;
+    static constexpr bool MINIMUM = MINIMUM_, HALVES = false;
+    static constexpr long PLANES = BITS * 64, GROUP_BYTES = PLANES + 32 + 32 * MINIMUM, TAIL = 0;
+    struct Block { INLINE void read(const uint8_t*, long) {} };
+    INLINE static F scale(const Block&, const uint8_t* group, long strip) {
+        return load_half((const uint16_t*)(group + PLANES) + strip * W);
+    }
+    INLINE static F minimum(const Block&, const uint8_t* group, long strip) {
+        return load_half((const uint16_t*)(group + PLANES + 32) + strip * W);
+    }
+};
+
+template <int BITS_> struct Super {  // 8 groups with 8-bit scales and minima, times two half-floats
+    static constexpr int BITS = BITS_, ZERO = -1, GROUPS = 8;
+    static constexpr bool MINIMUM = true, HALVES = false;
+    static constexpr long PLANES = BITS * 64, GROUP_BYTES = PLANES + 32, TAIL = 64;
+    struct Block {
+        F scale, minimum;
+        INLINE void read(const uint8_t* tail, long strip) {
+            scale = load_half((const uint16_t*)tail + strip * W);
+            minimum = sub(zero(), load_half((const uint16_t*)(tail + 32) + strip * W));
+        }
+    };
+    INLINE static F scale(const Block& block, const uint8_t* group, long strip) {
+        return mul(block.scale, load_unsigned_bytes(group + PLANES + strip * W));
+    }
+    INLINE static F minimum(const Block& block, const uint8_t* group, long strip) {
+        return mul(block.minimum, load_unsigned_bytes(group + PLANES + 16 + strip * W));
+    }
+};
+
+struct Super6 {  // 8 groups of two halves with signed 8-bit scales, times one half-float
+    static constexpr int BITS = 6, ZERO = 5, GROUPS = 8;
+    static constexpr bool MINIMUM = false, HALVES = true;
+    static constexpr long PLANES = BITS * 64, GROUP_BYTES = PLANES + 32, TAIL = 32;
+    struct Block {
+        F scale;
+        INLINE void read(const uint8_t* tail, long strip) { scale = load_half((const uint16_t*)tail + strip * W); }
+    };
+    INLINE static F scale(const Block& block, const uint8_t* group, long strip) {
+        return mul(block.scale, load_signed_bytes(group + PLANES + strip * W));
+    }
+    INLINE static F second_scale(const Block& block, const uint8_t* group, long strip) {
+        return mul(block.scale, load_signed_bytes(group + PLANES + 16 + strip * W));
+    }
+};
+
+template <class Format> constexpr long block_bytes() { return Format::GROUPS * Format::GROUP_BYTES + Format::TAIL; }
+
+INLINE void store_columns(float* out, F value, long columns) {
+    if (columns >= W) return store(out, value);
+    float lane[W];
+    store(lane, value);
+    for (long c = 0; c < columns; c++) out[c] = lane[c];
+}
+
+// M rows by C tiles, W columns (a strip) of each tile at a time.
+template <class Format, int M, int C> struct Quantised {
+    static constexpr int HALVES = Format::HALVES ? 2 : 1;
+    using Sum = GroupSum<Format::BITS, Format::ZERO>;
+
+    template <int J>
+    INLINE static void planes(const uint8_t* const* group, const int8_t* codes, long inputs, Sum (&sums)[M][C][HALVES]) {
+        for (int c = 0; c < C; c++) {
+            decltype(load_planes(group[c])) low, high;
+            unpack<Format::BITS, J>(group[c], low, high);
+            for (int m = 0; m < M; m++) {
+                const int8_t* row = codes + m * inputs + 4 * J;
+                if constexpr (Format::HALVES) {
+                    sums[m][c][0].template add<J, 4>(low, row);
+                    sums[m][c][1].template add<J, 4>(high, row + 16);
+                } else {
+                    sums[m][c][0].template add<2 * J, 8>(low, row);
+                    sums[m][c][0].template add<2 * J + 1, 8>(high, row + 16);
+                }
+            }
+        }
+    }
+
+    INLINE static void group(const uint8_t* const* group, const typename Format::Block* block, const Rows& a, long first,
+                             long g, long strip, F (&total)[M][C]) {
+        const long groups = a.inputs / GROUP;
+        Sum sums[M][C][HALVES];
+        for (int m = 0; m < M; m++) {
+            const long at = (first + m) * groups + g;
+            for (int c = 0; c < C; c++)
+                if constexpr (Format::HALVES) {
+                    sums[m][c][0].start(a.minus_halves[2 * at]);
+                    sums[m][c][1].start(a.minus_halves[2 * at + 1]);
+                } else {
+                    sums[m][c][0].start(a.minus_sums[at]);
+                }
+        }
+        const uint8_t* at_strip[C];
+        for (int c = 0; c < C; c++) at_strip[c] = group[c] + strip * 4 * W;
+        const int8_t* codes = a.codes + first * a.inputs + g * GROUP;
+        planes<0>(at_strip, codes, a.inputs, sums);
+        planes<1>(at_strip, codes, a.inputs, sums);
+        planes<2>(at_strip, codes, a.inputs, sums);
+        planes<3>(at_strip, codes, a.inputs, sums);
+        for (int c = 0; c < C; c++) {
+            const F scale = Format::scale(block[c], group[c], strip);
+            F other;
+            if constexpr (Format::MINIMUM) other = Format::minimum(block[c], group[c], strip);
+            if constexpr (Format::HALVES) other = Format::second_scale(block[c], group[c], strip);
+            for (int m = 0; m < M; m++) {
+                const long at = (first + m) * groups + g;
+                F product = mul(sums[m][c][0].value(), scale);
+                if constexpr (Format::HALVES) product = fma(sums[m][c][1].value(), other, product);
+                total[m][c] = fma(product, set(a.scales[at]), total[m][c]);
+                if constexpr (Format::MINIMUM) total[m][c] = fma(other, set(a.sums[at]), total[m][c]);
+            }
+        }
+    }
+
+    static void run(const Tiles& t, const Rows& a, long first, long tile, float* out, size_t stride) {
+        const long blocks = t.inputs / (GROUP * Format::GROUPS);
+        for (long strip = 0; strip < TILE / W; strip++) {
+            F total[M][C];
+            for (int m = 0; m < M; m++)
+                for (int c = 0; c < C; c++) total[m][c] = zero();
+            const uint8_t* at[C];
+            for (int c = 0; c < C; c++) at[c] = t.data + size_t(tile + c) * t.tile_bytes;
+            for (long b = 0; b < blocks; b++) {
+                typename Format::Block block[C];
+                for (int c = 0; c < C; c++) block[c].read(at[c] + Format::GROUPS * Format::GROUP_BYTES, strip);
+                for (long g = 0; g < Format::GROUPS; g++) {
+                    group(at, block, a, first, b * Format::GROUPS + g, strip, total);
+                    for (int c = 0; c < C; c++) at[c] += Format::GROUP_BYTES;
+                }
+                for (int c = 0; c < C; c++) at[c] += Format::TAIL;
+            }
+            for (int m = 0; m < M; m++)
+                for (int c = 0; c < C; c++) {
+                    const long column = (tile + c) * TILE + strip * W;
+                    store_columns(out + (first + m) * stride + column, total[m][c], t.outputs - column);
+                }
+        }
+    }
+};
+
+struct Float32 {
+    static constexpr long BYTES = 4;
+    INLINE static F read(const uint8_t* p, long lane) { return load((const float*)p + lane); }
+};
+struct Float16 {
+    static constexpr long BYTES = 2;
+    INLINE static F read(const uint8_t* p, long lane) { return load_half((const uint16_t*)p + lane); }
+};
+struct BFloat16 {
+    static constexpr long BYTES = 2;
+    INLINE static F read(const uint8_t* p, long lane) { return load_bfloat((const uint16_t*)p + lane); }
+};
+
+// Matrices kept in floats: input after input, 16 columns side by side, times the activations as they are.
+template <class Element, int M, int C> struct Dense {
+    static void run(const Tiles& t, const Rows& a, long first, long tile, float* out, size_t stride) {
+        for (long strip = 0; strip < TILE / W; strip++) {
+            F total[M][C];
+            for (int m = 0; m < M; m++)
+                for (int c = 0; c < C; c++) total[m][c] = zero();
+            const uint8_t* at[C];
+            for (int c = 0; c < C; c++) at[c] = t.data + size_t(tile + c) * t.tile_bytes;
+            const float* x = a.values + first * a.inputs;
+            for (long i = 0; i < t.inputs; i++) {
+                F weight[C];
+                for (int c = 0; c < C; c++) weight[c] = Element::read(plane(at[c], i * TILE * Element::BYTES), strip * W);
+                for (int m = 0; m < M; m++)
+                    for (int c = 0; c < C; c++) total[m][c] = fma(weight[c], set(x[m * a.inputs + i]), total[m][c]);
+            }
+            for (int m = 0; m < M; m++)
+                for (int c = 0; c < C; c++) {
+                    const long column = (tile + c) * TILE + strip * W;
+                    store_columns(out + (first + m) * stride + column, total[m][c], t.outputs - column);
+                }
+        }
+    }
+};
+
+constexpr int MOST_ROWS = W == 16 ? 8 : 4;  // that the registers hold
+
+// One tile (or two, for few rows: more loads in flight) against all rows, at most MOST_ROWS at a time.
+template <template <class, int, int> class Body, class Format, int C>
+INLINE void rows_by_tiles(const Tiles& t, const Rows& a, long first, long count, long tile, float* out, size_t stride) {
+    for (; count >= MOST_ROWS; first += MOST_ROWS, count -= MOST_ROWS)
+        Body<Format, MOST_ROWS, (MOST_ROWS > 4 ? 1 : C)>::run(t, a, first, tile, out, stride);
+    switch (count) {
+        case 1: return Body<Format, 1, C>::run(t, a, first, tile, out, stride);
+        case 2: return Body<Format, 2, C>::run(t, a, first, tile, out, stride);
+        case 3: return Body<Format, 3, C>::run(t, a, first, tile, out, stride);
+        default: break;
+    }
+    if constexpr (MOST_ROWS > 4) {
+        switch (count) {
+            case 4: return Body<Format, 4, C>::run(t, a, first, tile, out, stride);
+            case 5: return Body<Format, 5, 1>::run(t, a, first, tile, out, stride);
+            case 6: return Body<Format, 6, 1>::run(t, a, first, tile, out, stride);
+            case 7: return Body<Format, 7, 1>::run(t, a, first, tile, out, stride);
+            default: break;
+        }
+    }
+}
+
+template <template <class, int, int> class Body, class Format>
+void product_of(const Tiles& t, const Rows& a, long first, long count, long begin, long end, float* out, size_t stride) {
+    if (W == 16 && count <= 4)
+        for (; begin + 2 <= end; begin += 2) rows_by_tiles<Body, Format, 2>(t, a, first, count, begin, out, stride);
+    for (; begin < end; begin++) rows_by_tiles<Body, Format, 1>(t, a, first, count, begin, out, stride);
+}
+
+inline void product(const Tiles& t, const Rows& a, long first, long count, long begin, long end, float* out, size_t stride) {
+    switch (t.kind) {
+        case Kind::F32: return product_of<Dense, Float32>(t, a, first, count, begin, end, out, stride);
+        case Kind::F16: return product_of<Dense, Float16>(t, a, first, count, begin, end, out, stride);
+        case Kind::BF16: return product_of<Dense, BFloat16>(t, a, first, count, begin, end, out, stride);
+        case Kind::Q4_0: return product_of<Quantised, Flat<4, 3, false>>(t, a, first, count, begin, end, out, stride);
+        case Kind::Q4_1: return product_of<Quantised, Flat<4, -1, true>>(t, a, first, count, begin, end, out, stride);
+        case Kind::Q5_0: return product_of<Quantised, Flat<5, 4, false>>(t, a, first, count, begin, end, out, stride);
+        case Kind::Q5_1: return product_of<Quantised, Flat<5, -1, true>>(t, a, first, count, begin, end, out, stride);
+        case Kind::Q8_0: return product_of<Quantised, Flat<8, 7, false>>(t, a, first, count, begin, end, out, stride);
+        case Kind::Q4_K: return product_of<Quantised, Super<4>>(t, a, first, count, begin, end, out, stride);
+        case Kind::Q5_K: return product_of<Quantised, Super<5>>(t, a, first, count, begin, end, out, stride);
+        case Kind::Q6_K: return product_of<Quantised, Super6>(t, a, first, count, begin, end, out, stride);
+    }
+}
+
+}  // namespace soothsay::SOOTHSAY_ISA

@@ -1,0 +1,67 @@
+// What happens to single rows between the products. Every function's result depends on its own row only.
+#pragma once
+#include "../simd.hpp"
+#include "kernels.hpp"
+
+namespace soothsay::SOOTHSAY_ISA {
+
+inline void quantise(const Rows& rows, long r) {
+    const float* values = rows.values + r * rows.inputs;
+    int8_t* codes = rows.codes + r * rows.inputs;
+    const long groups = rows.inputs / GROUP;
+    for (long g = 0; g < groups; g++) {
+        F most = zero();
+        for (int i = 0; i < GROUP; i += W) most = max(most, abs(load(values + g * GROUP + i)));
+        const float scale = reduce_max(most) / 127.0f;
+        const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+        for (int i = 0; i < GROUP; i += W) {
+            const F code = mul(load(values + g * GROUP + i), set(inverse));
+            store_bytes(codes + g * GROUP + i, to_nearest(min(max(code, set(-127.0f)), set(127.0f))));
+        }
+        int32_t half[2] = {0, 0};
+        for (int i = 0; i < GROUP; i++) half[i / (GROUP / 2)] -= codes[g * GROUP + i];
+        const long at = r * groups + g;
+        rows.minus_halves[2 * at] = half[0];
+        rows.minus_halves[2 * at + 1] = half[1];
+        rows.minus_sums[at] = half[0] + half[1];
+        rows.scales[at] = scale;
+        rows.sums[at] = -scale * float(half[0] + half[1]);
+    }
+}
+
+inline void rms_norm(const float* x, const float* weight, float epsilon, long width, long padded, float* y) {
+    F squares = zero();
+    for (long i = 0; i < padded; i += W) squares = fma(load(x + i), load(x + i), squares);
+    const float mean = reduce_add(squares) / float(width);
+    const F factor = set(1.0f / __builtin_sqrtf(mean + epsilon));
+    for (long i = 0; i < padded; i += W) store(y + i, mul(mul(load(x + i), factor), load(weight + i)));
+}
+
+inline void add_row(float* x, const float* y, long padded) {
+    for (long i = 0; i < padded; i += W) store(x + i, add(load(x + i), load(y + i)));
+}
+
+inline void scale_row(float* x, float factor, long padded) {
+    for (long i = 0; i < padded; i += W) store(x + i, mul(load(x + i), set(factor)));
+}
+
+inline void swiglu(const float* gate, const float* up, float* y, long padded) {
+    for (long i = 0; i < padded; i += W) {
+        const F g = load(gate + i);
+        const F sigmoid = div(set(1.0f), add(set(1.0f), exp(sub(zero(), g))));
+        store(y + i, mul(mul(g, sigmoid), load(up + i)));
+    }
+}
+
+// Rotates pairs by the angles of a position (Su et al., arXiv 2104.09864); `width` is that of the rotated part.
+inline void rotate(float* head, const float* cosines, const float* sines, long width, bool interleaved) {
+    const long half = width / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
+    for (long i = 0; i < half; i++) {
+        float* a = head + i * step;
+        const float x = a[0], y = a[other];
+        a[0] = x * cosines[i] - y * sines[i];
+        a[other] = x * sines[i] + y * cosines[i];
+    }
+}
+
+}  // namespace soothsay::SOOTHSAY_ISA

@@ -1,0 +1,40 @@
+// From a file's own blocks to packed tiles, and back to floats for single rows.
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include "kernels/kernels.hpp"
+#include "threads.hpp"
+
+namespace soothsay {
+
+constexpr long padded(long n) { return (n + GROUP - 1) / GROUP * GROUP; }
+
+struct FreeMemory { void operator()(void* p) const { std::free(p); } };
+template <class T> using Buffer = std::unique_ptr<T[], FreeMemory>;
+
+// Zeroed, aligned to a cache line, on huge pages when large. Throws std::bad_alloc.
+void* allocate(size_t bytes);
+template <class T> Buffer<T> buffer(size_t count) { return Buffer<T>(static_cast<T*>(allocate(count * sizeof(T)))); }
+
+size_t file_row_bytes(Kind kind, long inputs);
+
+// One row of a file's tensor as floats.
+void dequantise_row(Kind kind, const uint8_t* row, long inputs, float* out);
+
+class Matrix {
+  public:
+    // `rows` holds outputs x inputs in the file's own format, row after row.
+    Matrix(Team& team, Kind kind, long outputs, long inputs, const uint8_t* rows);
+
+    const Tiles& tiles() const { return tiles_; }
+    long tile_count() const { return (tiles_.outputs + TILE - 1) / TILE; }
+    size_t bytes() const { return tile_count() * tiles_.tile_bytes; }
+
+  private:
+    Tiles tiles_;
+    Buffer<uint8_t> data_;
+};
+
+}  // namespace soothsay

@@ -1,0 +1,135 @@
+"""The compiled runtime: the same `Model` protocol, one native call a pass.
+
+A row's logits are the same bits whatever else is in the pass, however the prompt was cut, and for any number of threads.
+"""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from soothsay import _native
+from soothsay.errors import ContextFull, OptionError, Unsupported
+from soothsay.model.architectures.decoder import Decoder, Layer, Linear
+from soothsay.model.base import Feed, Logits, Slot
+from soothsay.model.gguf import Tensor, dequantise
+
+HEAD_WIDTH_STEP = 16
+
+
+def runtime(threads: int | None = None, isa: str | None = None) -> "_native.Runtime":
+    """Start a team of threads with the kernels of one instruction set.
+
+    `threads` defaults to SOOTHSAY_THREADS, then to the cores this process may use; `isa` to SOOTHSAY_ISA, then to the
+    best that the machine has. Raises OptionError for either out of range.
+    """
+    return _native.Runtime(_threads(threads), _isa(isa))
+
+
+def _threads(asked: int | None) -> int:
+    text = str(asked) if asked is not None else os.environ.get("SOOTHSAY_THREADS") or str(_cores())
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise OptionError(f"threads is {text!r}; it must be a whole number from 1 to 1024")
+    return int(text)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _isa(asked: str | None) -> str:
+    found = _native.instruction_sets()
+    isa = asked or os.environ.get("SOOTHSAY_ISA") or found[0]
+    if isa not in found:
+        raise OptionError(f"instruction set {isa!r} is not to be had; this machine has {', '.join(found)}")
+    return isa
+
+
+class NativeModel:
+    """A decoder packed for this machine's kernels, with its paged key/value cache."""
+
+    def __init__(self, decoder: Decoder, runtime: "_native.Runtime") -> None:
+        """Pack every matrix once; raises Unsupported for a shape that the kernels cannot run."""
+        if decoder.head_width % HEAD_WIDTH_STEP:
+            raise Unsupported(f"heads are {decoder.head_width} wide; the kernels take multiples of {HEAD_WIDTH_STEP}")
+        self.vocab_size = decoder.vocab_size
+        self.max_length = decoder.max_length
+        self._native = _Packer(runtime).decoder(decoder)
+
+    def open(self) -> Slot:
+        return Slot(self._native.open())
+
+    def fork(self, slot: Slot) -> Slot:
+        return Slot(self._native.fork(slot))
+
+    def length(self, slot: Slot) -> int:
+        return self._native.length(slot)
+
+    def truncate(self, slot: Slot, length: int) -> None:
+        self._native.truncate(slot, length)
+
+    def close(self, slot: Slot) -> None:
+        self._native.close(slot)
+
+    def forward(self, feeds: Sequence[Feed]) -> list[Logits]:
+        for feed in feeds:
+            if self.length(feed.slot) + len(feed.tokens) > self.max_length:
+                raise ContextFull(f"the context holds {self.max_length} tokens, and a sequence would grow past it")
+        logits = self._native.forward([(feed.slot, list(feed.tokens), feed.rows) for feed in feeds])
+        ends = np.cumsum([feed.rows for feed in feeds])
+        return np.split(logits, ends[:-1]) if feeds else []
+
+
+class _Packer:
+    """Turns the description of a decoder into the native one."""
+
+    def __init__(self, runtime: "_native.Runtime") -> None:
+        self._runtime = runtime
+
+    def decoder(self, d: Decoder) -> "_native.Decoder":
+        return _native.Decoder(
+            self._runtime,
+            vocab_size=d.vocab_size,
+            max_length=d.max_length,
+            width=d.width,
+            heads=d.heads,
+            kv_heads=d.kv_heads,
+            head_width=d.head_width,
+            feed_forward_width=d.feed_forward_width,
+            norm_epsilon=d.norm_epsilon,
+            rope_interleaved=d.rope.interleaved,
+            rope_frequencies=d.rope.frequencies.tolist(),
+            embedding_kind=int(d.embedding.kind),
+            embedding=d.embedding.data,
+            layers=[self._layer(layer) for layer in d.layers],
+            output_norm=_floats(d.output_norm),
+            output=self._linear(d.output),
+        )
+
+    def _layer(self, layer: Layer) -> "_native.Layer":
+        return _native.Layer(
+            attention_norm=_floats(layer.attention_norm),
+            query=self._linear(layer.query),
+            key=self._linear(layer.key),
+            value=self._linear(layer.value),
+            attention_output=self._linear(layer.attention_output),
+            query_norm=_floats(layer.query_norm),
+            key_norm=_floats(layer.key_norm),
+            feed_forward_norm=_floats(layer.feed_forward_norm),
+            gate=self._linear(layer.gate),
+            up=self._linear(layer.up),
+            down=self._linear(layer.down),
+        )
+
+    def _linear(self, linear: Linear) -> "_native.Linear":
+        return _native.Linear(pack(self._runtime, linear.weight), _floats(linear.bias))
+
+
+def pack(runtime: "_native.Runtime", weight: Tensor) -> "_native.Matrix":
+    """Lay a matrix out in the kernels' tiles."""
+    outputs, inputs = weight.shape
+    return runtime.pack(int(weight.kind), outputs, inputs, weight.data)
+
+
+def _floats(vector: Tensor | None) -> list[float]:
+    return dequantise(vector).tolist() if vector is not None else []
