@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,17 @@ def test_no_value_of_any_key_escapes(file: GGUFFile, value: Any) -> None:
         said = complaint(dataclasses.replace(file, metadata=changed))
         assert said.isprintable()
         assert not said or key.split(".", 1)[1] in said or "tensor" in said or "heads" in said
+
+
+def test_a_huge_head_is_refused_before_its_frequencies_are_computed(llama: GGUFFile) -> None:
+    width = 2**26
+    file = with_metadata(llama, attention__key_length=width, attention__value_length=width, rope__dimension_count=None)
+    tracemalloc.start()
+    with pytest.raises(FileCorrupt, match=r"attn_q.weight has shape"):
+        describe(file)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 1_000_000
 
 
 def complaint(file: GGUFFile) -> str:

@@ -4,7 +4,7 @@ import math
 import mmap
 import reprlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,11 @@ _SCALARS = {
 
 _shown = reprlib.Repr()
 _shown.maxstring = 80
-quoted: Callable[[object], str] = _shown.repr
-"""A name from a file, fit for a one-line message however long or strange it is."""
+
+
+def quoted(found: object) -> str:
+    """Something from a file, fit for a one-line message however long or strange it is."""
+    return _shown.repr(found).replace("\n", " ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +231,7 @@ class _Header:
                 raise self.truncated(position - start)
             found.append(source[start:position])
         self.position = position
-        try:
-            return [text.decode() for text in found]
-        except UnicodeDecodeError:
-            raise self.corrupt("a string is not UTF-8") from None
+        return [self.decode(text) for text in found]
 
     def decode(self, text: bytes) -> str:
         try:
