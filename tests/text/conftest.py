@@ -5,7 +5,23 @@ from typing import Any
 import pytest
 from tokenizers.pre_tokenizers import ByteLevel
 
-MERGES = ["h e", "l l", "he ll", "hell o", "Ġ w", "o r", "Ġw or", "Ġ Ġ", "ĠĠ ĠĠ", "1 2", "Ċ Ċ", "' s", "Ã ©", "ð Ł"]
+MERGES = [
+    "S h",
+    "h e",
+    "l l",
+    "he ll",
+    "hell o",
+    "Ġ w",
+    "o r",
+    "Ġw or",
+    "Ġ Ġ",
+    "ĠĠ ĠĠ",
+    "1 2",
+    "Ċ Ċ",
+    "' s",
+    "Ã ©",
+    "ð Ł",
+]
 SPECIAL = [("<|im_end|>", 3), ("<|endoftext|>", 3), ("<tool>", 4), ("[PAD0]", 5), ("[PAD1]", 5)]
 
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
+from reprlib import repr as quoted
+from textwrap import shorten
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError as JinjaError
@@ -65,7 +67,7 @@ class ChatTemplate:
         try:
             return sandbox.text(self.source, given | {"bos_token": self.bos, "eos_token": self.eos})
         except (JinjaError, RecursionError, MemoryError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = shorten(str(error), 300) or type(error).__name__
             raise TemplateError(f"the model's chat template failed: {reason}") from None
 
 
@@ -176,10 +178,10 @@ def _checked(messages: Sequence[Message]) -> list[dict[str, str]]:
 
 def _checked_message(message: Message) -> dict[str, str]:
     if not isinstance(message, Mapping) or set(message) != {"role", "content"}:
-        keys = list(message) if isinstance(message, Mapping) else message
-        raise PromptError(f"a message has {keys!r}; legal is exactly 'role' and 'content'")
+        found = list(message) if isinstance(message, Mapping) else message
+        raise PromptError(f"a message has {quoted(found)}; legal is exactly 'role' and 'content'")
     if message["role"] not in ROLES:
-        raise PromptError(f"a message has the role {message['role']!r}; legal: {', '.join(ROLES)}")
+        raise PromptError(f"a message has the role {quoted(message['role'])}; legal: {', '.join(ROLES)}")
     if not isinstance(message["content"], str):
         raise PromptError(f"a message's content is {type(message['content']).__name__}; legal is text")
     return dict(message)

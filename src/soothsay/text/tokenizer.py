@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from reprlib import repr as quoted
 from typing import Any
 
 import tokenizers
@@ -97,7 +98,7 @@ class Tokenizer:
         """
         model = _text(metadata, "model")
         if model != "gpt2":
-            raise Unsupported(f"tokenizer model {model!r} is not supported; supported: 'gpt2' (byte-level BPE)")
+            raise Unsupported(f"tokenizer model {quoted(model)} is not supported; supported: 'gpt2' (byte-level BPE)")
         tokens, kinds, merges = (_items(metadata, key) for key in ("tokens", "token_type", "merges"))
         if not all(isinstance(item, str) for item in (*tokens, *merges)):
             raise FileCorrupt("the vocabulary holds something other than text")
@@ -166,12 +167,12 @@ class Tokenizer:
 
     def _meaning(self, token: int) -> str | None:
         unused = token >= self.vocab_size or self._kinds[token] == Kind.UNUSED
-        return None if unused else repr(self._tokens[token])
+        return None if unused else quoted(self._tokens[token])
 
     def _backend(self, model: BPE, pre: str, whole: tuple[Kind, ...]) -> tokenizers.Tokenizer:
         """A tokenizer over the shared model that never cuts tokens of the kinds in `whole`."""
         if pre not in _PREPARERS:
-            raise Unsupported(f"pre-tokenizer {pre!r} is not supported; supported: {', '.join(_PREPARERS)}")
+            raise Unsupported(f"pre-tokenizer {quoted(pre)} is not supported; supported: {', '.join(_PREPARERS)}")
         backend = tokenizers.Tokenizer(model)
         _PREPARERS[pre](backend)
         uncut = (token for token, kind in zip(self._tokens, self._kinds, strict=True) if kind in whole)
@@ -185,7 +186,7 @@ def _ids_by_token(tokens: Sequence[str], kinds: Sequence[int]) -> dict[str, int]
     id_of = {token: place for place, token in enumerate(tokens)}
     if len(id_of) < len(tokens):
         twice = next(token for place, token in enumerate(tokens) if id_of[token] != place)
-        raise FileCorrupt(f"the vocabulary has the token {twice!r} twice")
+        raise FileCorrupt(f"the vocabulary has the token {quoted(twice)} twice")
     return id_of
 
 
@@ -195,7 +196,7 @@ def _checked_merges(merges: Sequence[str], id_of: Mapping[str, int]) -> list[tup
     for merge in merges:
         left, _, right = merge.partition(" ")
         if left not in id_of or right not in id_of or left + right not in id_of:
-            raise FileCorrupt(f"the merge {merge!r} refers to a token that is not in the vocabulary")
+            raise FileCorrupt(f"the merge {quoted(merge)} refers to a token that is not in the vocabulary")
         pairs.append((left, right))
     return pairs
 
