@@ -6,6 +6,7 @@
 PYTHON ?= python3
 PROMPT ?= Write the numbers from one to twenty in words, each on a line of its own.
 MODEL := smollm2-135m
+FETCH := from soothsay.hub import resolve; resolve('$(MODEL)')
 NATIVE := pyproject.toml CMakeLists.txt $(shell find native -type f)
 
 .PHONY: demo test check sanitize clean
@@ -14,14 +15,14 @@ demo: .venv/ready
 	.venv/bin/soothsay generate --model $(MODEL) "$(PROMPT)"
 
 test: .venv/ready
-	.venv/bin/python -m soothsay.hub $(MODEL)
+	.venv/bin/python -c "$(FETCH)"
 	.venv/bin/pytest --ignore tests/live
 
 check: .venv-check/ready
 	.venv-check/bin/ruff format --check .
 	.venv-check/bin/ruff check .
 	.venv-check/bin/mypy
-	.venv-check/bin/python -m soothsay.hub $(MODEL)
+	.venv-check/bin/python -c "$(FETCH)"
 	.venv-check/bin/pytest
 
 sanitize: .venv/ready
@@ -33,9 +34,11 @@ clean:
 .venv/ready: GROUP := test
 .venv-check/ready: GROUP := check
 
+# Built without isolation and in a folder of its own, so that a change compiles only what it touches.
 .venv/ready .venv-check/ready: $(NATIVE)
 	@echo "Setting up $(@D): packages, then the native code (a few minutes the first time)"
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet "pip>=25.1"
-	$(@D)/bin/python -m pip install --quiet --editable . --group $(GROUP)
+	$(@D)/bin/pip install --quiet "pip>=25.1"
+	$(@D)/bin/pip install --quiet --group build
+	$(@D)/bin/pip install --quiet --group $(GROUP) --no-build-isolation -C build-dir=build/$(@D) --editable .
 	@touch $@
