@@ -20,6 +20,7 @@ namespace {
 using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
 using FloatRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using NumpyFloats = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
+using NumpyBytes = nb::ndarray<nb::numpy, uint8_t, nb::ndim<2>>;
 
 struct Runtime {
     std::shared_ptr<Team> team;
@@ -96,6 +97,25 @@ NumpyFloats dequantise(int kind, long outputs, long inputs, const Bytes& rows) {
     return out;
 }
 
+// Rows of any kind as Q4_1 rows.
+NumpyBytes requantise(Runtime& runtime, int kind, long outputs, long inputs, const Bytes& rows) {
+    const size_t from = file_row_bytes(Kind(kind), inputs), to = file_row_bytes(Kind::Q4_1, inputs);
+    if (rows.nbytes() != outputs * from) throw std::invalid_argument("the bytes given are not those of the matrix");
+    auto* data = static_cast<uint8_t*>(allocate(outputs * to));
+    NumpyBytes out(data, {size_t(outputs), to}, nb::capsule(data, [](void* p) noexcept { std::free(p); }));
+    const nb::gil_scoped_release release;
+    runtime.team->run([&](int) {
+        std::vector<float> weights(inputs);
+        runtime.team->share(outputs, 16, [&](long begin, long end) {
+            for (long r = begin; r < end; r++) {
+                dequantise_row(Kind(kind), rows.data() + r * from, inputs, weights.data());
+                for (long g = 0; g < inputs / GROUP; g++) runtime.kernels->requantise(weights.data() + g * GROUP, data + r * to + g * (to / (inputs / GROUP)));
+            }
+        });
+    });
+    return out;
+}
+
 Vector vector_of(const std::vector<float>& values) {
     Vector v(padded(long(values.size())), 0.0f);
     std::copy(values.begin(), values.end(), v.begin());
@@ -136,6 +156,7 @@ NB_MODULE(_native, m) {
         .def_prop_ro("threads", [](const Runtime& r) { return r.team->size(); })
         .def_prop_ro("isa", [](const Runtime& r) { return r.kernels->name; })
         .def("pack", pack, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"))
+        .def("requantise", requantise, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"))
         .def("product", product, nb::arg("matrix"), nb::arg("x"));
 
     m.def("dequantise", dequantise, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"));

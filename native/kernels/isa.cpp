@@ -2,6 +2,7 @@
 #include "attention.hpp"
 #include "kernels.hpp"
 #include "product.hpp"
+#include "requantise.hpp"
 #include "rows.hpp"
 
 #define TEXT_OF(x) #x
@@ -16,6 +17,7 @@ const Kernels& JOIN(SOOTHSAY_ISA, _kernels)() {
     static constexpr Kernels kernels = {
         NAME_OF(SOOTHSAY_ISA), quantise,  product,   rms_norm,    add_row, swiglu,
         rotate,                scale_row, store_key, store_value, attend,  combine,
+        requantise,
     };
     return kernels;
 }

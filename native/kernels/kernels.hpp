@@ -74,6 +74,8 @@ struct Kernels {
     void (*attend)(const Attention& task);
     // Merges `count` partials, in order, into out[width].
     void (*combine)(const float* partials, long count, long width, float* out);
+    // Writes the Q4_1 block nearest to 32 weights.
+    void (*requantise)(const float* weights, uint8_t* block);
 };
 
 const Kernels& avx512_kernels();
