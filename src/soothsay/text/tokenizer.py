@@ -132,10 +132,6 @@ class Tokenizer:
             raise PromptError("the text holds a lone surrogate; legal is any valid Unicode text") from None
         return ids if ids[:1] == self._first else self._first + ids
 
-    def token(self, token: int) -> str:
-        """Give the file's own spelling of a token."""
-        return self._tokens[token]
-
     def is_control(self, token: int) -> bool:
         """Say whether a token steers and does not print."""
         return bool(self._kinds[token] == Kind.CONTROL)
