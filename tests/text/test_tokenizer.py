@@ -188,6 +188,8 @@ def test_vocabularies_differ_only_where_an_id_means_something_else(metadata: dic
     assert one.first_difference(renamed(metadata, size - 5, "<|end|>")) == (
         f"id {size - 5} is '<|im_end|>' in one and '<|end|>' in the other"
     )
+    spaces = renamed(metadata, 0, "Ġ" * 64)  # tokens too long to show in full must still be told apart
+    assert spaces.first_difference(renamed(metadata, 0, "Ġ" * 65)) is not None
     assert one.first_difference(longer(metadata, kind=1)) == f"id {size} is unused in one and 'more' in the other"
 
 

@@ -158,12 +158,12 @@ class Tokenizer:
         for token in range(max(self.vocab_size, other.vocab_size)):
             mine, theirs = self._meaning(token), other._meaning(token)
             if mine != theirs:
-                return f"id {token} is {mine or 'unused'} in one and {theirs or 'unused'} in the other"
+                return f"id {token} is {_shown(mine)} in one and {_shown(theirs)} in the other"
         return None
 
     def _meaning(self, token: int) -> str | None:
         unused = token >= self.vocab_size or self._kinds[token] == Kind.UNUSED
-        return None if unused else quoted(self._tokens[token])
+        return None if unused else self._tokens[token]
 
     def _backend(self, model: BPE, pre: str, whole: tuple[Kind, ...]) -> tokenizers.Tokenizer:
         """A tokenizer over the shared model that never cuts tokens of the kinds in `whole`."""
@@ -174,6 +174,10 @@ class Tokenizer:
         uncut = (token for token, kind in zip(self._tokens, self._kinds, strict=True) if kind in whole)
         backend.add_tokens([AddedToken(token, normalized=False) for token in uncut])
         return backend
+
+
+def _shown(meaning: str | None) -> str:
+    return "unused" if meaning is None else quoted(meaning)
 
 
 def _ids_by_token(tokens: Sequence[str], kinds: Sequence[int]) -> dict[str, int]:
