@@ -16,7 +16,7 @@ MAY_KNOW = {
     "verify": {"errors", "sampling"},
     "draft": {"errors", "sampling", "verify", "model.base"},
     "schedule": {"errors", "sampling", "verify"},
-    "model": {"errors"},
+    "model": {"errors", "_native"},
     "text": {"errors"},
     "hub": {"errors"},
     "engine": {"errors", "sampling", "verify", "draft", "schedule", "model", "text", "hub"},
@@ -41,7 +41,8 @@ def imported(file: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file} has a relative import; they hide who knows whom"
             assert node.module is not None
-            yield node.module
+            native = {alias.name for alias in node.names} == {"_native"}
+            yield f"{node.module}._native" if native else node.module
 
 
 def known(file: Path) -> set[str]:
