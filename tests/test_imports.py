@@ -11,7 +11,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "soothsay"
 
 MAY_KNOW = {
-    "errors": set[str](),
+    "completion": set[str](),
+    "errors": {"completion"},
     "sampling": {"errors"},
     "verify": {"errors", "sampling"},
     "draft": {"errors", "sampling", "verify", "model.base"},
@@ -19,9 +20,11 @@ MAY_KNOW = {
     "model": {"errors", "_native"},
     "text": {"errors"},
     "hub": {"errors"},
-    "engine": {"errors", "sampling", "verify", "draft", "schedule", "model", "text", "hub"},
-    "": {"errors", "sampling", "engine"},
-    "cli": {"", "errors", "engine"},
+    "load": {"errors", "draft", "model", "text", "hub"},
+    "request": {"completion", "sampling", "verify", "draft.base", "schedule", "model.base", "text"},
+    "engine": {"completion", "errors", "sampling", "verify", "draft", "schedule", "model", "text", "load", "request"},
+    "": {"completion", "errors", "sampling", "engine"},
+    "cli": {"", "errors"},
 }
 NETWORK = {"huggingface_hub", "urllib.request", "http.client", "requests", "httpx"}
 HEAVY = {"torch", "transformers"}

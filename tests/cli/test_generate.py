@@ -3,31 +3,33 @@
 import inspect
 import json
 from collections.abc import Iterator
-from dataclasses import fields
-from types import SimpleNamespace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from soothsay import Completion, Piece, Stats
 from soothsay.cli import app
 from soothsay.cli.generate import generate
 from soothsay.errors import ModelNotFound, OptionError
 from soothsay.sampling import Sampling
 
-STATS = SimpleNamespace(
+STATS = Stats(
     prompt_tokens=5,
+    cached_tokens=0,
+    tokens=3,
     steps=2,
     drafted=6,
     accepted=1,
     seconds=0.25,
     first_token_seconds=0.125,
-    tokens_per_second=12.0,
-    tokens_per_step=1.5,
-    acceptance_rate=1 / 6,
+    draft_seconds=0.0,
+    target_seconds=0.2,
+    verify_seconds=0.0,
 )
-DONE = SimpleNamespace(text="a b\tc", tokens=(7, 8, 9), finish_reason="stop", seed=11, stats=STATS)
-PIECES = (("a", 7, "model", None), (" b\t", 8, "draft", None), ("c", 9, "model", DONE))
+DONE = Completion("a b\tc", (7, 8, 9), "stop", 11, STATS)
+PIECES = (Piece("a", 7, "model"), Piece(" b\t", 8, "draft"), Piece("c", 9, "model", DONE))
 
 
 class FakeEngine:
@@ -36,22 +38,22 @@ class FakeEngine:
     made: dict[str, Any]
     asked: dict[str, Any]
     failure: BaseException | None = None
+    pieces: tuple[Piece, ...] = PIECES
 
     def __init__(self, model: str, **options: Any) -> None:
         FakeEngine.made = {"model": model, **options}
 
     def stream(self, prompt: str, sampling: Sampling, **options: Any) -> Iterator[Any]:
         FakeEngine.asked = {"prompt": prompt, "sampling": sampling, **options}
-        for text, token, source, completion in PIECES:
-            yield SimpleNamespace(text=text, token=token, source=source, completion=completion)
+        for piece in self.pieces:
+            yield piece
             if FakeEngine.failure is not None:
                 raise FakeEngine.failure
 
 
 @pytest.fixture(autouse=True)
 def fake_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("soothsay.Engine", FakeEngine, raising=False)
-    monkeypatch.setattr("soothsay.Sampling", Sampling, raising=False)
+    monkeypatch.setattr("soothsay.Engine", FakeEngine)
     monkeypatch.setattr(FakeEngine, "failure", None)
 
 
@@ -98,9 +100,19 @@ def test_text_goes_out_and_figures_go_to_standard_error() -> None:
     result = run("hi")
     assert result.stdout == "a b\tc\n"
     assert result.stderr == (
-        "3 tokens in 0.25 s, first after 0.12 s, 12.0 tokens/s, 1.50 tokens a step, "
+        "3 tokens in 0.25 s, first after 0.12 s, then 16.0 tokens/s, 1.50 tokens a step, "
         "1 of 6 drafted tokens accepted, seed 11\n"
     )
+
+
+def test_figures_that_are_unknown_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One token has no pace, and without drafts there is no rate: neither is zero, and neither is a crash."""
+    stats = replace(STATS, tokens=1, steps=1, drafted=0, accepted=0, seconds=0.125)
+    last = Piece("a", 7, "model", Completion("a", (7,), "length", 11, stats))
+    monkeypatch.setattr(FakeEngine, "pieces", (last,))
+    assert run("hi").stderr == "1 tokens in 0.12 s, first after 0.12 s, 1.00 tokens a step, seed 11\n"
+    report = json.loads(run("hi", "--json").stdout)
+    assert (report["tokens_per_second"], report["acceptance_rate"]) == (None, None)
 
 
 def test_json_is_one_object_on_the_last_line() -> None:
@@ -112,7 +124,7 @@ def test_json_is_one_object_on_the_last_line() -> None:
         "finish_reason": "stop",
         "seed": 11,
         "seconds": 0.25,
-        "tokens_per_second": 12.0,
+        "tokens_per_second": 16.0,
         "first_token_seconds": 0.125,
         "steps": 2,
         "drafted": 6,
@@ -169,7 +181,7 @@ def test_wrong_options_are_usage_errors_before_a_model_is_loaded() -> None:
 def test_interrupt_keeps_the_text_and_gives_130(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeEngine, "failure", KeyboardInterrupt())
     result = run("hi")
-    assert (result.exit_code, result.stdout) == (130, "a")
+    assert (result.exit_code, result.stdout) == (130, "a\n")
 
 
 def test_accepted_drafts_have_another_shade_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,7 @@ from soothsay.errors import EmptyPrompt, PromptError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from soothsay import Completion
-    from soothsay.engine import Piece
+    from soothsay import Completion, Piece
 
 ACCEPTED_STYLE = "green"
 
@@ -97,11 +96,13 @@ def _show(pieces: Iterable["Piece"]) -> None:
 
     console = Console(highlight=False)
     before, after = _codes(console, ACCEPTED_STYLE)
-    for piece in pieces:
-        accepted = piece.source == "draft" and piece.text
-        print(f"{before}{piece.text}{after}" if accepted else piece.text, end="", flush=True)
-        last = piece
-    print(flush=True)
+    try:
+        for piece in pieces:
+            accepted = piece.source == "draft" and piece.text
+            print(f"{before}{piece.text}{after}" if accepted else piece.text, end="", flush=True)
+            last = piece
+    finally:
+        print(flush=True)
     assert last.completion is not None
     figures = console if sys.stdout.isatty() else Console(stderr=True, highlight=False)
     figures.out(_figures(last.completion), style="dim")
@@ -119,11 +120,11 @@ def _figures(done: "Completion") -> str:
     stats = done.stats
     return ", ".join(
         [
-            f"{len(done.tokens)} tokens in {stats.seconds:.2f} s",
+            f"{stats.tokens} tokens in {stats.seconds:.2f} s",
             f"first after {stats.first_token_seconds:.2f} s",
-            f"{stats.tokens_per_second:.1f} tokens/s",
+            *([f"then {stats.tokens_per_second:.1f} tokens/s"] if stats.tokens_per_second is not None else []),
             f"{stats.tokens_per_step:.2f} tokens a step",
-            f"{stats.accepted} of {stats.drafted} drafted tokens accepted",
+            *([f"{stats.accepted} of {stats.drafted} drafted tokens accepted"] if stats.drafted else []),
             f"seed {done.seed}",
         ]
     )
@@ -134,7 +135,7 @@ def _report(done: "Completion") -> dict[str, Any]:
     return {
         "text": done.text,
         "token_ids": list(done.tokens),
-        "tokens": len(done.tokens),
+        "tokens": stats.tokens,
         "finish_reason": done.finish_reason,
         "seed": done.seed,
         "seconds": stats.seconds,
