@@ -16,6 +16,11 @@ SoothsayError
 Each message is one line: what was wrong, then what is legal.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from soothsay.completion import Completion
+
 
 class SoothsayError(Exception):
     """Base of every error that soothsay raises on purpose; `str()` is one line fit for a user."""
@@ -38,7 +43,11 @@ class PromptTooLong(PromptError):
 
 
 class ContextFull(SoothsayError):
-    """A sequence would grow past the model's context length."""
+    """A sequence would grow past the model's context length; `completions` holds the answers as far as they got."""
+
+    def __init__(self, message: str, completions: tuple["Completion", ...] = ()) -> None:
+        super().__init__(message)
+        self.completions = completions
 
 
 class ModelError(SoothsayError):

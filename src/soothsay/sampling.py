@@ -1,6 +1,7 @@
 """What a user asks of chance, and the one road from logits to probabilities."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Self
@@ -95,6 +96,23 @@ def law(logits: NDArray[np.floating], sampling: Sampling, *, limit: int | None =
     return Law(ids, scores - math.log(np.exp(scores).sum()))
 
 
+class Laws(Sequence[Law]):
+    """The law after each row of logits, shape (rows, V), computed when it is first asked for."""
+
+    def __init__(self, rows: NDArray[np.floating], sampling: Sampling) -> None:
+        self._rows = rows
+        self._sampling = sampling
+        self._known: dict[int, Law] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, place: int) -> Law:  # type: ignore[override]  # no slices
+        if place not in self._known:
+            self._known[place] = law(self._rows[place], self._sampling)
+        return self._known[place]
+
+
 def _likeliest(logits: NDArray[np.floating]) -> int:
     best = int(logits.argmax())
     if not math.isfinite(logits[best]):  # argmax stops at the first NaN
@@ -115,7 +133,8 @@ def _support(
     ids = np.arange(len(logits)) if count is None else _top(logits, count)
     scores = (logits if count is None else logits[ids]).astype(np.float64)
     with np.errstate(over="ignore"):  # to minus infinity, where it belongs
-        scores = (scores - logits[best]) / sampling.temperature
+        scores -= logits[best]
+        scores /= sampling.temperature
     finite = scores > -math.inf
     return (ids, scores) if finite.all() else _keep(finite, ids, scores)
 
@@ -148,15 +167,13 @@ def _floor(scores: NDArray[np.floating], k: int) -> float:
 
 def _nucleus(scores: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:
     """Give the ascending indices of the fewest highest scores whose mass reaches top_p, the lowest on ties."""
-    wanted = top_p * np.exp(scores).sum()
-    size = 64
-    while True:  # a nucleus is small as a rule: sort a few candidates, and more only when they fall short
-        candidates = _top(scores, size)
-        ranked = candidates[np.argsort(-scores[candidates], kind="stable")]
-        mass = np.exp(scores[ranked]).cumsum()
-        if mass[-1] >= wanted or size >= len(scores):
-            return np.sort(ranked[: mass.searchsorted(wanted) + 1])
-        size *= 16
+    masses = np.exp(scores)
+    whole = masses.sum()
+    # Tokens with less than an equal share of what may be left out cannot fill it together: none of them is needed.
+    candidates = np.flatnonzero(masses >= (1 - top_p) * whole / len(scores))
+    ranked = candidates[np.argsort(-scores[candidates], kind="stable")]
+    count = masses[ranked].cumsum().searchsorted(top_p * whole) + 1
+    return np.sort(ranked[:count])
 
 
 def _number(value: object) -> bool:

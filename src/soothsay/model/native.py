@@ -1,6 +1,6 @@
 """The compiled runtime: the same `Model` protocol, one native call a pass.
 
-A row's logits are the same bits whatever else is in the pass, however the prompt was cut, and for any number of threads.
+A row's logits are the same bits whatever else is in the pass, however the prompt was cut, on any number of threads.
 """
 
 import os

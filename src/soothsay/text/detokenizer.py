@@ -2,7 +2,7 @@
 
 import codecs
 
-from soothsay.text.tokenizer import Tokenizer
+from soothsay.text.tokenizer import Speller
 
 
 class Detokenizer:
@@ -11,7 +11,7 @@ class Detokenizer:
     All pushes and one flush give together what `Tokenizer.decode` gives for all ids at once.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Speller) -> None:
         self._tokenizer = tokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

@@ -6,7 +6,7 @@ from typing import Literal
 from soothsay.errors import OptionError
 from soothsay.text.detokenizer import Detokenizer
 from soothsay.text.stop import StopStrings
-from soothsay.text.tokenizer import Tokenizer
+from soothsay.text.tokenizer import Speller
 
 FinishReason = Literal["end", "stop", "length"]
 """An end-of-text token, a stop string, or `max_tokens`; in this order when one token brings several."""
@@ -18,7 +18,7 @@ class TextStream:
     Push tokens in order until `finish_reason` is set: the token just pushed is the answer's last one.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stops: Iterable[str] = (), max_tokens: int | None = None) -> None:
+    def __init__(self, tokenizer: Speller, stops: Iterable[str] = (), max_tokens: int | None = None) -> None:
         if max_tokens is not None and max_tokens < 1:
             raise OptionError(f"max_tokens is {max_tokens}; legal is 1 or more")
         self._end_ids = tokenizer.end_ids

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from reprlib import repr as quoted
-from typing import Any
+from typing import Any, Protocol
 
 import tokenizers
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
@@ -55,6 +55,24 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTE_OF = _byte_alphabet()
+
+
+class Speller(Protocol):
+    """What turning ids into text takes."""
+
+    @property
+    def end_ids(self) -> frozenset[int]: ...
+
+    def bytes_of(self, token: int) -> bytes: ...
+
+
+class Wordless:
+    """The speller of a model without a vocabulary: no token prints, none ends the text."""
+
+    end_ids: frozenset[int] = frozenset()
+
+    def bytes_of(self, token: int) -> bytes:
+        return b""
 
 
 class Tokenizer:

@@ -41,7 +41,7 @@ class Noise:
         """
         start = self._hash((Stream.GUMBEL, position))
         words = _mix_all(np.uint64(start) + ids.astype(np.uint64) * np.uint64(_GOLDEN))
-        cells = (words >> np.uint64(12)).astype(np.float64)
+        cells = (words >> np.uint64(12)).view(np.int64).astype(np.float64)  # unsigned words convert ten times slower
         return -np.log(-np.log((cells + 0.5) * _CELL))
 
     def uniform(self, start: int, index: int, stream: Stream) -> float:

@@ -1,0 +1,73 @@
+"""What an answer is made of."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+FinishReason = Literal["end", "stop", "length", "context"]
+"""An end-of-text token, a stop string, `max_tokens`, or the model's context length."""
+
+Source = Literal["model", "draft"]
+"""Whose token it was first: an accepted draft, or the target's own (a correction, a bonus, a plain step)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What an answer cost.
+
+    `prompt_tokens`, of which `cached_tokens` were already in the cache; `tokens` emitted in `steps` target passes;
+    `accepted` of `drafted` tokens kept. `seconds` run from the request to its last token, `first_token_seconds` to its
+    first. `draft_seconds`, `target_seconds` and `verify_seconds` are those of the steps it took part in, batch mates
+    included.
+    """
+
+    prompt_tokens: int
+    cached_tokens: int
+    tokens: int
+    steps: int
+    drafted: int
+    accepted: int
+    seconds: float
+    first_token_seconds: float
+    draft_seconds: float
+    target_seconds: float
+    verify_seconds: float
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Emitted tokens over target passes."""
+        return self.tokens / self.steps
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Accepted over drafted; None when nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """The pace from the first emitted token to the last; None for a single token."""
+        elapsed = self.seconds - self.first_token_seconds
+        return (self.tokens - 1) / elapsed if self.tokens > 1 and elapsed > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """An answer: its text, the ids of its tokens (the end-of-text one included), why it ended, and what it cost.
+
+    `seed` is the one that was used; asking again with it gives the same answer.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: FinishReason
+    seed: int
+    stats: Stats
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One token of a stream and the text that it completes; the last one carries the completion."""
+
+    text: str
+    token: int
+    source: Source
+    completion: Completion | None = None

@@ -1,0 +1,83 @@
+"""A name becomes something that runs: the file's model, its tokenizer, its chat template."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from soothsay.draft.model import ModelDrafter
+from soothsay.errors import DraftMismatch, OptionError, TemplateError
+from soothsay.hub import cache_folder, resolve
+from soothsay.model.architectures import describe
+from soothsay.model.architectures.decoder import Decoder
+from soothsay.model.base import Model
+from soothsay.model.gguf import GGUFFile
+from soothsay.text.template import ChatTemplate
+from soothsay.text.tokenizer import Tokenizer
+
+DRAFT_TOP_K = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model with its words; `template` is None where the file has none."""
+
+    model: Model
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+
+
+class Loader:
+    """Loads a target and its draft model onto one team of threads."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._build, self._lighten = _native(threads)
+
+    def target(self, name: str | Path) -> Loaded:
+        """Load a model by path or alias; ModelError for a file that cannot be used."""
+        file = GGUFFile.open(resolve(name))
+        return Loaded(self._build(describe(file)), Tokenizer.from_metadata(file.metadata), _template(file))
+
+    def drafter(
+        self, name: str | Path, target: Loaded, *, top_k: int | None = DRAFT_TOP_K, requantise: bool = True
+    ) -> ModelDrafter:
+        """Load a draft model for a target; DraftMismatch, naming the first difference, for another vocabulary.
+
+        `requantise` keeps its matrices in 4 bits; `top_k` cuts its laws (None: no cut). Both change speed, never words.
+        """
+        file = GGUFFile.open(resolve(name))
+        if difference := target.tokenizer.first_difference(Tokenizer.from_metadata(file.metadata)):
+            raise DraftMismatch(f"{name} cannot draft here, its tokens must be the target's: {difference}")
+        decoder = describe(file)
+        model = self._build(self._lighten(decoder, file.path) if requantise else decoder)
+        return ModelDrafter(model, target.model.vocab_size, top_k)
+
+
+def _native(threads: int | None) -> tuple[Callable[[Decoder], Model], Callable[[Decoder, Path], Decoder]]:
+    """Give the compiled runtime's ways to build a model and to requantise one, or the reference where it is missing."""
+    try:
+        from soothsay.model.native import NativeModel, runtime
+        from soothsay.model.requantise import requantise
+    except ImportError:
+        return _reference(threads), lambda decoder, _: decoder
+    team = runtime(threads)
+    return (
+        lambda decoder: NativeModel(decoder, team),
+        lambda decoder, source: requantise(decoder, team, source, cache_folder() / "requantised"),
+    )
+
+
+def _reference(threads: int | None) -> Callable[[Decoder], Model]:
+    from soothsay.model.reference import ReferenceModel
+
+    if threads is not None:
+        raise OptionError(f"threads is {threads}; without the compiled runtime there is no choice of threads")
+    warnings.warn("soothsay's compiled runtime is missing: running the NumPy reference, which is slow", stacklevel=4)
+    return ReferenceModel
+
+
+def _template(file: GGUFFile) -> ChatTemplate | None:
+    try:
+        return ChatTemplate.from_metadata(file.metadata)
+    except TemplateError:
+        return None

@@ -1,0 +1,83 @@
+"""One request on its way through the engine."""
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from soothsay.completion import Completion, FinishReason, Piece, Source, Stats
+from soothsay.draft.base import Reader
+from soothsay.model.base import Slot
+from soothsay.sampling import Sampling
+from soothsay.schedule.sequence import Sequence
+from soothsay.text.stream import TextStream
+from soothsay.verify.rules import Verifier
+
+
+@dataclass(slots=True)
+class Spent:
+    """Seconds and tokens spent on a request so far."""
+
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    draft_seconds: float = 0.0
+    target_seconds: float = 0.0
+    verify_seconds: float = 0.0
+
+    def add(self, *, drafted: int, verify_seconds: float) -> None:
+        """Count one more step that emits."""
+        self.steps += 1
+        self.drafted += drafted
+        self.verify_seconds += verify_seconds
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Request(Sequence):
+    """A sequence with its options, its places in the caches, and the pieces that nobody has read yet."""
+
+    sampling: Sampling
+    seed: int
+    verifier: Verifier
+    slot: Slot
+    reader: Reader
+    words: TextStream
+    max_length: int
+    cached_tokens: int
+    started: float
+    first_token_seconds: float = 0.0
+    spent: Spent = field(default_factory=Spent)
+    text: str = ""
+    pieces: deque[Piece] = field(default_factory=deque)
+    completion: Completion | None = None
+
+    def emit(self, token: int, source: Source, now: float) -> None:
+        """Append a token; when it ends the answer, the completion is there."""
+        if self.emitted == 0:
+            self.first_token_seconds = now - self.started
+        self.context.append(token)
+        self.spent.accepted += source == "draft"
+        text = self.words.push(token)
+        reason: FinishReason | None = self.words.finish_reason
+        if reason is None and len(self.context) == self.max_length:
+            text, reason = text + self.words.flush(), "context"
+        self.text += text
+        self.pieces.append(Piece(text, token, source))
+        if reason is not None:
+            self._finish(reason, now)
+
+    def _finish(self, reason: FinishReason, now: float) -> None:
+        tokens, spent = tuple(self.context[self.prompt_tokens :]), self.spent
+        stats = Stats(
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            tokens=len(tokens),
+            steps=spent.steps,
+            drafted=spent.drafted,
+            accepted=spent.accepted,
+            seconds=now - self.started,
+            first_token_seconds=self.first_token_seconds,
+            draft_seconds=spent.draft_seconds,
+            target_seconds=spent.target_seconds,
+            verify_seconds=spent.verify_seconds,
+        )
+        self.completion = Completion(self.text, tokens, reason, self.seed, stats)
+        self.pieces[-1] = replace(self.pieces[-1], completion=self.completion)
