@@ -4,7 +4,7 @@
 # Each makes its own virtual environment when it is missing, and builds again when the native code has changed.
 
 PYTHON ?= python3
-PROMPT ?= Write the numbers from one to twenty in words, each on a line of its own.
+PROMPT ?= Write a Python class for a bank account with methods to deposit, withdraw and show the balance.
 MODEL := smollm2-135m
 FETCH := from soothsay.hub import resolve; resolve('$(MODEL)')
 NATIVE := pyproject.toml CMakeLists.txt $(shell find native -type f)
