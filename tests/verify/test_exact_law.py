@@ -27,8 +27,9 @@ RULES = [Rule.TOKEN, Rule.BLOCK]
 
 
 def zeros(rng: np.random.Generator, vocab: int) -> ArrayLike:
-    weights = rng.dirichlet(np.ones(vocab)) * (rng.random(vocab) < 0.6)
-    return weights if weights.any() else point(rng, vocab)
+    kept = rng.random(vocab) < 0.6
+    kept[rng.integers(vocab)] = True
+    return np.where(kept, rng.dirichlet(np.ones(vocab)), 0)
 
 
 def ties(rng: np.random.Generator, vocab: int) -> ArrayLike:
@@ -52,10 +53,10 @@ def lopsided(rng: np.random.Generator, vocab: int) -> ArrayLike:
     return 10.0 ** -rng.integers(0, 30, vocab)
 
 
-def nearly(vocab: int, seed: int) -> Toy:
-    """The dense toy of the same seed, off by rounding."""
+def nearly(vocab: int, seed: int, slip: float) -> Toy:
+    """The dense toy of the same seed, each probability off by a small share."""
     exact = toy(vocab, seed, dense)
-    return lambda prefix: as_law(np.exp(exact(prefix).log_probabilities) * (1 + 1e-16 * np.arange(vocab)))
+    return lambda prefix: as_law(np.exp(exact(prefix).log_probabilities) * (1 + slip * np.arange(vocab)))
 
 
 def table(vocab: int, seed: int, sampling: Sampling, limit: int | None = None) -> Toy:
@@ -69,7 +70,8 @@ PAIRS: dict[str, Callable[[int], tuple[Toy, Toy]]] = {
     "zeros": lambda v: (toy(v, 1, zeros), toy(v, 2, zeros)),
     "ties": lambda v: (toy(v, 1, ties), toy(v, 2, ties)),
     "equal": lambda v: (toy(v, 1, dense), toy(v, 1, dense)),
-    "equal but for rounding": lambda v: (toy(v, 1, dense), nearly(v, 1)),
+    "equal but for rounding": lambda v: (toy(v, 1, dense), nearly(v, 1, 1e-16)),
+    "close": lambda v: (toy(v, 1, dense), nearly(v, 1, 1e-3)),
     "disjoint": lambda v: (toy(v, 1, even), toy(v, 2, odd)),
     "point target": lambda v: (toy(v, 1, point), toy(v, 2, dense)),
     "point draft": lambda v: (toy(v, 1, dense), toy(v, 2, point)),
