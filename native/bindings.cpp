@@ -136,6 +136,8 @@ NumpyFloats forward(Decoder& decoder, const Shape& shape, const std::vector<std:
     return logits;
 }
 
+using Released = nb::call_guard<nb::gil_scoped_release>;  // all of these may wait for a pass to end
+
 struct BoundDecoder {
     Shape shape;
     Bytes embedding;  // keeps the file's mapping alive
@@ -146,6 +148,13 @@ struct BoundDecoder {
 
 NB_MODULE(_native, m) {
     nb::set_leak_warnings(false);
+    nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+        try {
+            std::rethrow_exception(thrown);
+        } catch (const NoSuchSlot& e) {
+            PyErr_SetString(PyExc_KeyError, e.what());
+        }
+    });
     m.def("instruction_sets", instruction_sets, "Those that this machine can run, best first.");
 
     nb::class_<Runtime>(m, "Runtime")
@@ -196,12 +205,13 @@ NB_MODULE(_native, m) {
            nb::arg("kv_heads"), nb::arg("head_width"), nb::arg("feed_forward_width"), nb::arg("norm_epsilon"), nb::arg("rope_interleaved"),
            nb::arg("rope_frequencies"), nb::arg("embedding_kind"), nb::arg("embedding"), nb::arg("layers"), nb::arg("output_norm"),
            nb::arg("output"))
-        .def("open", [](BoundDecoder& d) { return d.decoder->open(); })
-        .def("fork", [](BoundDecoder& d, int slot) { return d.decoder->fork(slot); }, nb::arg("slot"))
-        .def("length", [](BoundDecoder& d, int slot) { return d.decoder->length(slot); }, nb::arg("slot"))
-        .def("truncate", [](BoundDecoder& d, int slot, long length) { d.decoder->truncate(slot, length); }, nb::arg("slot"), nb::arg("length"))
-        .def("close", [](BoundDecoder& d, int slot) { d.decoder->close(slot); }, nb::arg("slot"))
-        .def_prop_ro("cache_bytes", [](BoundDecoder& d) { return d.decoder->cache_bytes(); })
+        .def("open", [](BoundDecoder& d) { return d.decoder->open(); }, Released())
+        .def("fork", [](BoundDecoder& d, int slot) { return d.decoder->fork(slot); }, nb::arg("slot"), Released())
+        .def("length", [](BoundDecoder& d, int slot) { return d.decoder->length(slot); }, nb::arg("slot"), Released())
+        .def("truncate", [](BoundDecoder& d, int slot, long length) { d.decoder->truncate(slot, length); }, nb::arg("slot"),
+             nb::arg("length"), Released())
+        .def("close", [](BoundDecoder& d, int slot) { d.decoder->close(slot); }, nb::arg("slot"), Released())
+        .def_prop_ro("cache_bytes", [](BoundDecoder& d) { return d.decoder->cache_bytes(); }, Released())
         .def("forward", [](BoundDecoder& d, const std::vector<std::tuple<int, std::vector<int32_t>, long>>& feeds) {
             return forward(*d.decoder, d.shape, feeds);
         }, nb::arg("feeds"), "Appends each (slot, tokens, rows) and gives float32 logits [sum of rows, vocab_size].");

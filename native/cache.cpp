@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -15,7 +14,7 @@ Cache::Slot& Cache::at(int slot) { return const_cast<Slot&>(std::as_const(*this)
 
 const Cache::Slot& Cache::at(int slot) const {
     const auto found = slots_.find(slot);
-    if (found == slots_.end()) throw std::out_of_range("slot " + std::to_string(slot) + " is not open");
+    if (found == slots_.end()) throw NoSuchSlot("slot " + std::to_string(slot) + " is not open");
     return found->second;
 }
 
@@ -36,7 +35,8 @@ int Cache::fork(int slot) {
 
 void Cache::truncate(int slot, long length) {
     Slot& s = at(slot);
-    if (length < 0 || length > s.length) throw std::out_of_range("a slot can only be truncated to a length that it has");
+    if (length < 0 || length > s.length)
+        throw std::invalid_argument("cannot keep " + std::to_string(length) + " tokens of " + std::to_string(s.length));
     s.length = length;  // the blocks stay: they are overwritten when the slot grows again
 }
 

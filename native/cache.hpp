@@ -2,12 +2,17 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <unordered_map>
 #include <vector>
 
 #include "matrix.hpp"
 
 namespace soothsay {
+
+struct NoSuchSlot : std::out_of_range {
+    using std::out_of_range::out_of_range;
+};
 
 class Cache {
   public:

@@ -43,10 +43,17 @@ void Signal::wait_past(uint32_t seen) const {
 }
 
 Team::Team(int threads) : size_(threads) {
-    for (int t = 1; t < size_; t++) threads_.emplace_back([this, t] { work(t); });
+    try {
+        for (int t = 1; t < size_; t++) threads_.emplace_back([this, t] { work(t); });
+    } catch (...) {  // the system has no more threads to give
+        end();
+        throw;
+    }
 }
 
-Team::~Team() {
+Team::~Team() { end(); }
+
+void Team::end() {
     ending_ = true;
     started_.raise();
     for (auto& thread : threads_) thread.join();
@@ -63,6 +70,7 @@ void Team::work(int thread) {
 }
 
 void Team::run(const std::function<void(int)>& job) {
+    const std::lock_guard lock(running_);
     const DefaultRounding rounding;
     job_ = &job;
     started_.raise();

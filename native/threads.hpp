@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -30,7 +31,8 @@ class Team {
 
     int size() const { return size_; }
 
-    // Runs job(thread) on every thread, the calling one included as number 0, and returns when all have ended.
+    // Runs job(thread) on every thread, the calling one included as number 0, and returns when all have ended. Jobs wait
+    // for each other: a team serves the target and the draft model, packing and passes, from any thread.
     void run(const std::function<void(int)>& job);
 
     // Inside a job: waits for all threads; the last to arrive first runs `then`.
@@ -54,8 +56,10 @@ class Team {
 
   private:
     void work(int thread);
+    void end();
 
     const int size_;
+    std::mutex running_;
     const std::function<void(int)>* job_ = nullptr;
     std::atomic<bool> ending_{false};
     alignas(64) std::atomic<long> next_{0};

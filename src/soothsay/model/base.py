@@ -7,6 +7,8 @@ from typing import NewType, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from soothsay.errors import ContextFull, PromptError
+
 Slot = NewType("Slot", int)
 """A sequence's place in a model's cache."""
 
@@ -64,3 +66,22 @@ class Model(Protocol):
     def close(self, slot: Slot) -> None:
         """Give the slot back; using it afterwards is an error."""
         ...
+
+
+def check(model: Model, feeds: Sequence[Feed]) -> None:
+    """Refuse a pass that `model` cannot compute, before anything has changed.
+
+    Raises ContextFull for a slot that would outgrow `max_length`, PromptError for a token outside the vocabulary,
+    ValueError for a slot in two feeds or for more rows than tokens.
+    """
+    if len({feed.slot for feed in feeds}) < len(feeds):
+        raise ValueError("a slot occurs in more than one feed of a pass")
+    vocab_size, max_length = model.vocab_size, model.max_length
+    for feed in feeds:
+        if not 0 <= feed.rows <= len(feed.tokens):
+            raise ValueError(f"{feed.rows} rows asked of {len(feed.tokens)} tokens")
+        if (length := model.length(feed.slot) + len(feed.tokens)) > max_length:
+            raise ContextFull(f"{length} tokens are more than the context of {max_length} holds")
+        for token in feed.tokens:
+            if not 0 <= token < vocab_size:
+                raise PromptError(f"token {token} is outside the vocabulary; 0 to {vocab_size - 1} are legal")

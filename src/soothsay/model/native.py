@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from soothsay import _native
-from soothsay.errors import ContextFull, OptionError, Unsupported
+from soothsay.errors import OptionError, Unsupported
 from soothsay.model.architectures.decoder import Decoder, Layer, Linear
-from soothsay.model.base import Feed, Logits, Slot
+from soothsay.model.base import Feed, Logits, Slot, check
 from soothsay.model.gguf import Tensor, dequantise
 
 HEAD_WIDTH_STEP = 16
@@ -72,9 +72,8 @@ class NativeModel:
         self._native.close(slot)
 
     def forward(self, feeds: Sequence[Feed]) -> list[Logits]:
-        for feed in feeds:
-            if self.length(feed.slot) + len(feed.tokens) > self.max_length:
-                raise ContextFull(f"the context holds {self.max_length} tokens, and a sequence would grow past it")
+        """Raises ContextFull or PromptError (a token outside the vocabulary) before the cache has changed."""
+        check(self, feeds)
         logits = self._native.forward([(feed.slot, list(feed.tokens), feed.rows) for feed in feeds])
         ends = np.cumsum([feed.rows for feed in feeds])
         return np.split(logits, ends[:-1]) if feeds else []

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from soothsay.errors import ContextFull, PromptError
 from soothsay.model.architectures.decoder import Decoder, Layer, Linear, Rope
-from soothsay.model.base import Feed, Logits, Slot
+from soothsay.model.base import Feed, Logits, Slot, check
 from soothsay.model.gguf import Tensor, dequantise
 
 Array = NDArray[np.float32]
@@ -50,7 +49,7 @@ class ReferenceModel:
 
     def forward(self, feeds: Sequence[Feed]) -> list[Logits]:
         """Raises ContextFull or PromptError (a token outside the vocabulary) before any cache has changed."""
-        self._check(feeds)
+        check(self, feeds)
         return [self._read(feed) for feed in feeds]
 
     def truncate(self, slot: Slot, length: int) -> None:
@@ -67,21 +66,6 @@ class ReferenceModel:
         self._next_slot += 1
         self._caches[slot] = cache
         return slot
-
-    def _check(self, feeds: Sequence[Feed]) -> None:
-        if len({feed.slot for feed in feeds}) < len(feeds):
-            raise ValueError("a slot occurs in more than one feed of a pass")
-        for feed in feeds:
-            self._check_feed(feed)
-
-    def _check_feed(self, feed: Feed) -> None:
-        if not 0 <= feed.rows <= len(feed.tokens):
-            raise ValueError(f"{feed.rows} rows asked of {len(feed.tokens)} tokens")
-        if (length := self.length(feed.slot) + len(feed.tokens)) > self.max_length:
-            raise ContextFull(f"{length} tokens are more than the context of {self.max_length} holds")
-        for token in feed.tokens:
-            if not 0 <= token < self.vocab_size:
-                raise PromptError(f"token {token} is outside the vocabulary; 0 to {self.vocab_size - 1} are legal")
 
     def _read(self, feed: Feed) -> Logits:
         logits = np.empty((feed.rows, self.vocab_size), np.float32)
