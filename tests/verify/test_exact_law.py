@@ -29,7 +29,8 @@ RULES = [Rule.TOKEN, Rule.BLOCK]
 def zeros(rng: np.random.Generator, vocab: int) -> ArrayLike:
     kept = rng.random(vocab) < 0.6
     kept[rng.integers(vocab)] = True
-    return np.where(kept, rng.dirichlet(np.ones(vocab)), 0)
+    weights: ArrayLike = np.where(kept, rng.dirichlet(np.ones(vocab)), 0)
+    return weights
 
 
 def ties(rng: np.random.Generator, vocab: int) -> ArrayLike:
