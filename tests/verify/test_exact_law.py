@@ -29,8 +29,7 @@ RULES = [Rule.TOKEN, Rule.BLOCK]
 def zeros(rng: np.random.Generator, vocab: int) -> ArrayLike:
     kept = rng.random(vocab) < 0.6
     kept[rng.integers(vocab)] = True
-    weights: ArrayLike = np.where(kept, rng.dirichlet(np.ones(vocab)), 0)
-    return weights
+    return np.asarray(np.where(kept, rng.dirichlet(np.ones(vocab)), 0), np.float64)
 
 
 def ties(rng: np.random.Generator, vocab: int) -> ArrayLike:
