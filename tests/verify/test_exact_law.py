@@ -29,7 +29,7 @@ RULES = [Rule.TOKEN, Rule.BLOCK]
 def zeros(rng: np.random.Generator, vocab: int) -> ArrayLike:
     kept = rng.random(vocab) < 0.6
     kept[rng.integers(vocab)] = True
-    return np.asarray(np.where(kept, rng.dirichlet(np.ones(vocab)), 0), np.float64)
+    return np.where(kept, rng.dirichlet(np.ones(vocab)), 0)
 
 
 def ties(rng: np.random.Generator, vocab: int) -> ArrayLike:
@@ -37,7 +37,7 @@ def ties(rng: np.random.Generator, vocab: int) -> ArrayLike:
 
 
 def point(rng: np.random.Generator, vocab: int) -> ArrayLike:
-    return np.arange(vocab) == rng.integers(vocab)
+    return rng.permutation(np.eye(1, vocab)[0])
 
 
 def even(rng: np.random.Generator, vocab: int) -> ArrayLike:
