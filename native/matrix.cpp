@@ -18,7 +18,6 @@ void* allocate(size_t bytes) {
 #if defined(MADV_HUGEPAGE)
     if (alignment == huge) madvise(p, size, MADV_HUGEPAGE);
 #endif
-    std::memset(p, 0, size > 0 ? size : alignment);
     return p;
 }
 

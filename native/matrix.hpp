@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 #include "kernels/kernels.hpp"
@@ -14,9 +15,15 @@ constexpr long padded(long n) { return (n + GROUP - 1) / GROUP * GROUP; }
 struct FreeMemory { void operator()(void* p) const { std::free(p); } };
 template <class T> using Buffer = std::unique_ptr<T[], FreeMemory>;
 
-// Zeroed, aligned to a cache line, on huge pages when large. Throws std::bad_alloc.
+// Aligned to a cache line, on huge pages when large; freed with std::free. Throws std::bad_alloc.
 void* allocate(size_t bytes);
-template <class T> Buffer<T> buffer(size_t count) { return Buffer<T>(static_cast<T*>(allocate(count * sizeof(T)))); }
+
+// Zeroed.
+template <class T> Buffer<T> buffer(size_t count) {
+    Buffer<T> out(static_cast<T*>(allocate(count * sizeof(T))));
+    std::memset(out.get(), 0, count * sizeof(T));
+    return out;
+}
 
 size_t file_row_bytes(Kind kind, long inputs);
 

@@ -89,6 +89,9 @@ INLINE F times_power_of_two(F a, I n) {
     return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_slli_epi32(n, 23)));
 }
 INLINE void store_bytes(int8_t* p, I a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(a)); }
+INLINE int32_t reduce_add(I a) { return _mm512_reduce_add_epi32(a); }
+INLINE float reduce_max(F a) { return _mm512_reduce_max_ps(a); }
+INLINE __m256 add_halves(F a) { return _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)); }
 INLINE I load_planes(const uint8_t* p) { return _mm512_loadu_si512(p); }
 template <int N> INLINE I shift_right(I a) { return _mm512_srli_epi16(a, N); }
 template <int N> INLINE I shift_left(I a) { return _mm512_slli_epi16(a, N); }
@@ -154,6 +157,17 @@ INLINE void store_bytes(int8_t* p, I a) {
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
     _mm_storel_epi64((__m128i*)p, _mm_packs_epi16(words, words));
 }
+INLINE int32_t reduce_add(I a) {
+    __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    b = _mm_add_epi32(b, _mm_shuffle_epi32(b, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(b, _mm_shuffle_epi32(b, 0xb1)));
+}
+INLINE float reduce_max(F a) {
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_shuffle_ps(b, b, 1)));
+}
+INLINE __m256 add_halves(F a) { return a; }
 INLINE I load_planes(const uint8_t* p) { return _mm256_loadu_si256((const __m256i*)p); }
 template <int N> INLINE I shift_right(I a) { return _mm256_srli_epi16(a, N); }
 template <int N> INLINE I shift_left(I a) { return _mm256_slli_epi16(a, N); }
@@ -242,6 +256,8 @@ INLINE F times_power_of_two(F a, I n) {
     return a;
 }
 INLINE void store_bytes(int8_t* p, I a) { LANES p[l] = int8_t(a.lane[l]); }
+INLINE int32_t reduce_add(I a) { int32_t sum = 0; LANES sum += a.lane[l]; return sum; }
+INLINE float reduce_max(F a) { float most = a.lane[0]; LANES most = a.lane[l] > most ? a.lane[l] : most; return most; }
 INLINE Bytes load_planes(const uint8_t* p) { Bytes r; std::memcpy(&r, p, sizeof r); return r; }
 #undef LANES
 #define BYTES for (int l = 0; l < 4 * W; l++)
@@ -265,27 +281,24 @@ template <int BITS, int ZERO> struct GroupSum {
 
 #endif
 
-// Fixed order, whatever the instruction set's own reduction does.
+// In one fixed order: the upper half of the lanes onto the lower, until one is left.
 INLINE float reduce_add(F a) {
-    float lane[W];
-    store(lane, a);
+#if defined(SOOTHSAY_AVX512) || defined(SOOTHSAY_AVX2)
+    const __m256 eight = add_halves(a);
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_shuffle_ps(b, b, 1)));
+#else
     for (int half = W / 2; half > 0; half /= 2)
-        for (int l = 0; l < half; l++) lane[l] += lane[l + half];
-    return lane[0];
-}
-
-INLINE float reduce_max(F a) {
-    float lane[W], most;
-    store(lane, a);
-    most = lane[0];
-    for (int l = 1; l < W; l++) most = lane[l] > most ? lane[l] : most;
-    return most;
+        for (int l = 0; l < half; l++) a.lane[l] += a.lane[l + half];
+    return a.lane[0];
+#endif
 }
 
 // e^x to about 2 units in the last place; 0 below -87, clamped above 88. Cephes' polynomial on [-ln 2 / 2, ln 2 / 2].
 INLINE F exp(F x) {
     const F least = set(-87.0f);
-    const F clamped = min(max(x, least), set(88.0f));
+    const F clamped = min(set(88.0f), max(least, x));  // in this order NaN stays NaN
     const I n = to_nearest(mul(clamped, set(1.44269504088896341f)));
     F r = fnma(to_float(n), set(0.693359375f), clamped);
     r = fnma(to_float(n), set(-2.12194440e-4f), r);

@@ -25,14 +25,30 @@ INLINE void scores_of_rows(const Attention& a, const float* keys, long first_row
     constexpr int N = 4;
     const float* queries[N];
     float* out[N];
-    int n = 0;
-    for (long r = first_row; r < a.rows; r++)
-        for (long h = 0; h < a.heads; h++) {
+    const long count = (a.rows - first_row) * a.heads;
+    for (long i = 0; i < count; i += N) {
+        for (int n = 0; n < N; n++) {
+            const long j = i + n < count ? i + n : count - 1;  // the last one again: cheaper than a shorter loop
+            const long r = first_row + j / a.heads, h = j % a.heads;
             queries[n] = a.queries + r * a.query_stride + h * a.width;
             out[n] = all + (r * a.heads + h) * PARTITION + offset;
-            if (++n == N) scores<N>(queries, keys, a.width, out), n = 0;
         }
-    for (int i = 0; i < n; i++) scores<1>(queries + i, keys, a.width, out + i);
+        scores<N>(queries, keys, a.width, out);
+    }
+}
+
+// Widens W positions of keys. Meanwhile the block's values and the next block's keys are on their way from memory.
+INLINE void widen_keys(const Attention& a, long position, long end, float* wide) {
+    const uint16_t* block = a.blocks[position / BLOCK_TOKENS];
+    const uint16_t* next = position + BLOCK_TOKENS < end ? a.blocks[position / BLOCK_TOKENS + 1] : block;
+    const bool first = position % BLOCK_TOKENS == 0;
+    for (long d = 0; d < a.width; d++) {
+        if (first) {
+            __builtin_prefetch(next + d * BLOCK_TOKENS);
+            __builtin_prefetch(block + (a.width + d) * BLOCK_TOKENS);
+        }
+        store(wide + d * W, load_half(block + d * BLOCK_TOKENS + position % BLOCK_TOKENS));
+    }
 }
 
 // Softmax numerators in place, over the first `count` scores; gives the maximum and the sum.
@@ -75,8 +91,7 @@ inline void attend(const Attention& a) {
     const long first_row = begin > a.first_position ? begin - a.first_position : 0;  // earlier rows see none of it
 
     for (long k = begin; k < end; k += W) {
-        const uint16_t* keys = a.blocks[k / BLOCK_TOKENS] + k % BLOCK_TOKENS;
-        for (long d = 0; d < a.width; d++) store(wide + d * W, load_half(keys + d * BLOCK_TOKENS));
+        widen_keys(a, k, end, wide);
         scores_of_rows(a, wide, first_row, k - begin, all);
     }
     for (long r = first_row; r < a.rows; r++) {

@@ -10,16 +10,21 @@ inline void quantise(const Rows& rows, long r) {
     int8_t* codes = rows.codes + r * rows.inputs;
     const long groups = rows.inputs / GROUP;
     for (long g = 0; g < groups; g++) {
-        F most = zero();
-        for (int i = 0; i < GROUP; i += W) most = max(most, abs(load(values + g * GROUP + i)));
-        const float scale = reduce_max(most) / 127.0f;
-        const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+        F most = zero(), broken = zero();  // NaN where a value is no number: `max` forgets it, and the codes cannot say it
         for (int i = 0; i < GROUP; i += W) {
-            const F code = mul(load(values + g * GROUP + i), set(inverse));
-            store_bytes(codes + g * GROUP + i, to_nearest(min(max(code, set(-127.0f)), set(127.0f))));
+            const F value = load(values + g * GROUP + i);
+            most = max(most, abs(value));
+            broken = fma(value, zero(), broken);
         }
+        const float scale = (reduce_max(most) + reduce_add(broken)) / 127.0f;
+        const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
         int32_t half[2] = {0, 0};
-        for (int i = 0; i < GROUP; i++) half[i / (GROUP / 2)] -= codes[g * GROUP + i];
+        for (int i = 0; i < GROUP; i += W) {
+            const F exact = mul(load(values + g * GROUP + i), set(inverse));
+            const I code = to_nearest(min(max(exact, set(-127.0f)), set(127.0f)));
+            store_bytes(codes + g * GROUP + i, code);
+            half[i / (GROUP / 2)] -= reduce_add(code);
+        }
         const long at = r * groups + g;
         rows.minus_halves[2 * at] = half[0];
         rows.minus_halves[2 * at + 1] = half[1];
