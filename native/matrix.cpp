@@ -140,23 +140,28 @@ float number(Kind kind, const uint8_t* p) {
     return f;
 }
 
+// Spreads 16 bytes over four planes, four bytes to the column's place in each.
+void spread(const uint8_t* bytes, int column, uint8_t* planes) {
+    for (int j = 0; j < 4; j++) std::memcpy(planes + j * 64 + column * 4, bytes + 4 * j, 4);
+}
+
 void pack_codes(const Format& f, const uint8_t* codes, int column, uint8_t* group) {
-    for (int j = 0; j < 4; j++)
-        for (int k = 0; k < 4; k++) {
-            const uint8_t low = codes[4 * j + k], high = codes[16 + 4 * j + k];
-            const int lane = column * 4 + k;
-            if (f.bits == 8) {
-                group[j * 64 + lane] = low;
-                group[256 + j * 64 + lane] = high;
-                continue;
-            }
-            group[j * 64 + lane] = uint8_t((low & 15) | high << 4);
-            if (f.bits == 5) group[256 + lane] = uint8_t(group[256 + lane] | (low >> 4) << j | (high >> 4) << (4 + j));
-            if (f.bits == 6) {
-                uint8_t& pairs = group[256 + j / 2 * 64 + lane];
-                pairs = uint8_t(pairs | ((low >> 4) | (high >> 4) << 2) << j % 2 * 4);
-            }
-        }
+    if (f.bits == 8) {
+        spread(codes, column, group);
+        spread(codes + 16, column, group + 256);
+        return;
+    }
+    uint8_t nibbles[16], upper[16];
+    for (int i = 0; i < 16; i++) nibbles[i] = uint8_t((codes[i] & 15) | codes[16 + i] << 4);
+    for (int i = 0; i < 16; i++) upper[i] = uint8_t(codes[i] >> 4 | codes[16 + i] >> 4 << (f.bits == 5 ? 4 : 2));
+    spread(nibbles, column, group);
+    if (f.bits == 5)
+        for (int k = 0; k < 4; k++)
+            group[256 + column * 4 + k] = uint8_t(upper[k] | upper[4 + k] << 1 | upper[8 + k] << 2 | upper[12 + k] << 3);
+    if (f.bits == 6)
+        for (int pair = 0; pair < 2; pair++)
+            for (int k = 0; k < 4; k++)
+                group[256 + pair * 64 + column * 4 + k] = uint8_t(upper[8 * pair + k] | upper[8 * pair + 4 + k] << 4);
 }
 
 void pack_scales(const Format& f, const uint8_t* block, int g, int column, uint8_t* group, uint8_t* tail) {
