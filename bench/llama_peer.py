@@ -44,9 +44,10 @@ class LlamaPeer:
         path.unlink()
         return found
 
-    def seconds(self, tokens: Sequence[int], start: int) -> float:
-        """Seconds of one pass that reads `tokens` after the first `start` tokens of its cache, logits after each."""
-        return float(self._ask({"verb": "seconds", "tokens": list(tokens), "start": start})["seconds"])
+    def seconds(self, tokens: Sequence[int], start: int, rows: int) -> float:
+        """Seconds of a pass that reads `tokens` after the first `start` of its cache, logits after the last `rows`."""
+        request = {"verb": "seconds", "tokens": list(tokens), "start": start, "rows": rows}
+        return float(self._ask(request)["seconds"])
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -74,19 +75,20 @@ class _Server:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["verb"] == "logits":
-            self._pass(request["tokens"], 0)
+            self._pass(request["tokens"], 0, len(request["tokens"]))
             np.save(request["path"], self._logits(len(request["tokens"])))
             return {}
         started = time.perf_counter()
-        self._pass(request["tokens"], request["start"])
+        self._pass(request["tokens"], request["start"], request["rows"])
         return {"seconds": time.perf_counter() - started}
 
-    def _pass(self, tokens: Sequence[int], start: int) -> None:
+    def _pass(self, tokens: Sequence[int], start: int, rows: int) -> None:
         context, batch = self._llama.ctx, self._batch
         self._api.llama_memory_seq_rm(self._api.llama_get_memory(context), -1, start, -1)
         batch.n_tokens = len(tokens)
         for place, token in enumerate(tokens):
-            batch.token[place], batch.pos[place], batch.logits[place] = token, start + place, True
+            batch.token[place], batch.pos[place] = token, start + place
+            batch.logits[place] = place >= len(tokens) - rows
             batch.n_seq_id[place], batch.seq_id[place][0] = 1, 0
         if status := self._api.llama_decode(context, batch):
             raise SystemExit(f"llama_decode gave status {status}")
