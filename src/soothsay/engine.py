@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import overload
+from typing import TypeGuard, overload
 
 from soothsay.completion import Completion, Piece
 from soothsay.draft.base import Ask, Draft, Drafter
@@ -95,16 +95,23 @@ class Engine:
         """Run one step for every running request: plan, propose, forward, verify, commit."""
         with self._lock:
             turns = self._scheduler.plan(lambda request: self._model.length(request.slot))
-            begun = self._clock()
-            drafts = self._propose(turns)
-            proposed = self._clock()
-            logits = self._model.forward([_feed(turn, draft) for turn, draft in zip(turns, drafts, strict=True)])
-            computed = self._clock()
-            for turn, draft, rows in zip(turns, drafts, logits, strict=True):
-                turn.sequence.spent.draft_seconds += proposed - begun
-                turn.sequence.spent.target_seconds += computed - proposed
-                if turn.complete:
-                    self._commit(turn.sequence, draft, rows)
+            try:
+                self._run(turns)
+            finally:
+                for turn in turns:
+                    self._settle(turn.sequence)
+
+    def _run(self, turns: Sequence[Turn[Request]]) -> None:
+        begun = self._clock()
+        drafts = self._propose(turns)
+        proposed = self._clock()
+        logits = self._model.forward([_feed(turn, draft) for turn, draft in zip(turns, drafts, strict=True)])
+        computed = self._clock()
+        for turn, draft, rows in zip(turns, drafts, logits, strict=True):
+            turn.sequence.spent.draft_seconds += proposed - begun
+            turn.sequence.spent.target_seconds += computed - proposed
+            if turn.complete:
+                self._commit(turn.sequence, draft, rows)
 
     def _propose(self, turns: Sequence[Turn[Request]]) -> list[Draft]:
         drafting = {place: turn for place, turn in enumerate(turns) if turn.gamma > 0}
@@ -113,7 +120,7 @@ class Engine:
         return [drafts.get(place, Draft()) for place in range(len(turns))]
 
     def _commit(self, request: Request, draft: Draft, rows: Logits) -> None:
-        """Judge the draft, emit what is kept, and roll the cache back to it."""
+        """Judge the draft and emit what is kept."""
         start, begun = len(request.context), self._clock()
         verdict = request.verifier.verify(Laws(rows, request.sampling), draft.tokens, draft.laws, start)
         now = self._clock()
@@ -122,7 +129,11 @@ class Engine:
             request.emit(token, "draft" if place < verdict.accepted else "model", now)
             if request.completion is not None:
                 break
-        self._model.truncate(request.slot, min(start + verdict.accepted, len(request.context)))
+
+    def _settle(self, request: Request) -> None:
+        """Roll the cache back to all but the last token, also when the step was interrupted; let go at the end."""
+        held = min(self._model.length(request.slot), len(request.context) - 1)
+        self._model.truncate(request.slot, held)
         if request.completion is not None:
             self._retire(request)
 
@@ -130,8 +141,9 @@ class Engine:
         self, prompts: Sequence[Prompt], sampling: Sampling, raw: bool, system: str | None
     ) -> list[Completion]:
         contexts = [self._encoder.encode(prompt, raw=raw, system=system) for prompt in prompts]
-        requests = [self._submit(context, sampling) for context in contexts]
+        requests: list[Request] = []
         try:
+            requests.extend(self._submit(context, sampling) for context in contexts)
             while any(request.completion is None for request in requests):
                 self.step()
         finally:
@@ -152,8 +164,8 @@ class Engine:
 
     def _submit(self, context: list[int], sampling: Sampling) -> Request:
         with self._lock:
-            seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
-            slot = self._prefixes.open(context)
+            seed = secrets.randbits(64) if sampling.seed is None else int(sampling.seed)
+            reader, slot = self._drafter.open(), self._prefixes.open(context)
             request = Request(
                 context=context,
                 prompt_tokens=len(context),
@@ -162,7 +174,7 @@ class Engine:
                 seed=seed,
                 verifier=verifier(self._rule, Noise(seed)),
                 slot=slot,
-                reader=self._drafter.open(),
+                reader=reader,
                 words=TextStream(
                     self._loaded.tokenizer if self._loaded else Wordless(), sampling.stop, sampling.max_tokens
                 ),
@@ -197,15 +209,22 @@ def _loaded(
     model: str | Path | Model, draft: str | Path | Drafter, threads: int | None, top_k: int | None, requantise: bool
 ) -> tuple[Loaded | None, Model, Drafter]:
     """Give the target, with its words when it comes from a file, and the drafter."""
+    if not _named(draft) and (top_k, requantise) != (DRAFT_TOP_K, True):
+        raise OptionError("draft_top_k and draft_requantise are options of draft models that are loaded by name")
     if not isinstance(model, str | Path):
         if threads is not None:
             raise OptionError("threads is an option of models that are loaded by name; this one is already built")
         return None, model, _simple(draft)
     loader = Loader(threads)
     target = loader.target(model)
-    if draft in ("none", "ngram") or not isinstance(draft, str | Path):
-        return target, target.model, _simple(draft)
-    return target, target.model, loader.drafter(draft, target, top_k=top_k, requantise=requantise)
+    if _named(draft):
+        return target, target.model, loader.drafter(draft, target, top_k=top_k, requantise=requantise)
+    return target, target.model, _simple(draft)
+
+
+def _named(draft: str | Path | Drafter) -> TypeGuard[str | Path]:
+    """Tell the name of a draft model from the drafters that need no file."""
+    return isinstance(draft, str | Path) and draft not in ("none", "ngram")
 
 
 def _simple(draft: str | Path | Drafter) -> Drafter:
@@ -216,6 +235,8 @@ def _simple(draft: str | Path | Drafter) -> Drafter:
             return NgramDrafter()
         case str() | Path():
             raise OptionError(f"draft is {str(draft)!r}; for a model object it must be none, ngram or a drafter object")
+        case _ if not hasattr(draft, "propose"):
+            raise OptionError(f"draft is {draft!r}; it must be none, ngram, a path, an alias or a drafter object")
         case _:
             return draft
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TypeAlias, TypeGuard
 
 from soothsay.errors import EmptyPrompt, OptionError, PromptError, PromptTooLong, TemplateError
@@ -14,11 +15,15 @@ Prompt: TypeAlias = str | Sequence[Message] | Sequence[int]
 
 def is_prompt(prompts: Prompt | Sequence[Prompt]) -> TypeGuard[Prompt]:
     """Tell one prompt from many: a text, or a list that starts with a message or a token id."""
-    return isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], Mapping | int))
+    return not _is_list(prompts) or (len(prompts) > 0 and isinstance(prompts[0], Mapping | Integral))
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
 
 
 def _is_ids(prompt: Prompt) -> TypeGuard[Sequence[int]]:
-    return not isinstance(prompt, str) and not any(isinstance(item, Mapping) for item in prompt)
+    return _is_list(prompt) and not any(isinstance(item, Mapping) for item in prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,10 @@ class Encoder:
         return tokens
 
     def _tokens(self, prompt: Prompt, raw: bool, system: str | None) -> list[int]:
+        if not isinstance(prompt, str) and not _is_list(prompt):
+            raise PromptError(
+                f"a prompt is a {type(prompt).__name__}; it must be a text, a chat or a list of token ids"
+            )
         if system is not None and (raw or not isinstance(prompt, str)):
             raise OptionError("system is an option of text prompts without raw; give a chat its own system message")
         if raw and not isinstance(prompt, str):
@@ -62,9 +71,9 @@ class Encoder:
 
     def _checked(self, tokens: Sequence[int]) -> list[int]:
         for token in tokens:
-            if not isinstance(token, int) or not 0 <= token < self.vocab_size:
+            if not isinstance(token, Integral) or not 0 <= token < self.vocab_size:
                 raise PromptError(f"the prompt holds {token!r}; token ids go from 0 to {self.vocab_size - 1}")
-        return list(tokens)
+        return list(map(int, tokens))
 
     def _rendered(self, loaded: Loaded, chat: Sequence[Message]) -> str:
         if loaded.template is None:

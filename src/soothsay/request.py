@@ -1,7 +1,7 @@
 """One request on its way through the engine."""
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from soothsay.completion import Completion, FinishReason, Piece, Source, Stats
 from soothsay.draft.base import Reader
@@ -60,11 +60,11 @@ class Request(Sequence):
         if reason is None and len(self.context) == self.max_length:
             text, reason = text + self.words.flush(), "context"
         self.text += text
-        self.pieces.append(Piece(text, token, source))
-        if reason is not None:
-            self._finish(reason, now)
+        completion = self._completed(reason, now) if reason is not None else None
+        self.pieces.append(Piece(text, token, source, completion))
+        self.completion = completion  # last: whoever reads the pieces meanwhile stops when it is there
 
-    def _finish(self, reason: FinishReason, now: float) -> None:
+    def _completed(self, reason: FinishReason, now: float) -> Completion:
         tokens, spent = tuple(self.context[self.prompt_tokens :]), self.spent
         stats = Stats(
             prompt_tokens=self.prompt_tokens,
@@ -79,5 +79,4 @@ class Request(Sequence):
             target_seconds=spent.target_seconds,
             verify_seconds=spent.verify_seconds,
         )
-        self.completion = Completion(self.text, tokens, reason, self.seed, stats)
-        self.pieces[-1] = replace(self.pieces[-1], completion=self.completion)
+        return Completion(self.text, tokens, reason, self.seed, stats)

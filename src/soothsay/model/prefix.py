@@ -28,6 +28,9 @@ class PrefixCache:
     def keep(self, slot: Slot, context: Sequence[int]) -> None:
         """Take over the slot of a finished sequence; it holds a prefix of `context`."""
         tokens = tuple(context[: self._model.length(slot)])
+        if any(held[: len(tokens)] == tokens for held in self._kept.values()):
+            self._model.close(slot)  # it has nothing that is not kept already
+            return
         for old in [old for old, held in self._kept.items() if held == tokens[: len(held)]]:
             self._forget(old)
         self._kept[slot] = tokens
