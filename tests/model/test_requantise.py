@@ -1,0 +1,148 @@
+"""Draft models in 4 bits: closer than the plain way, only where it pays, and kept on disk."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf.quants import quantize
+
+from soothsay.model import requantise as room
+from soothsay.model.architectures.decoder import Decoder
+from soothsay.model.gguf import Tensor, dequantise
+from soothsay.model.native import NativeModel, runtime
+from soothsay.model.reference import ReferenceModel
+from soothsay.model.requantise import requantise
+from tests.checkpoints import CASES, Kind, Recipe, k_recipe, prompt
+from tests.runtimes import ISAS, Checkpoint, alone, describe_recipe
+
+RECIPE = CASES["llama-F16"]
+CHANGED = ("query", "attention_output", "gate", "up", "down")
+KEPT = ("key", "value")
+
+
+def lighter(checkpoint: Checkpoint, recipe: Recipe, folder: Path, isa: str | None = None) -> tuple[Decoder, Decoder]:
+    """Give the recipe's decoder before and after."""
+    before = describe_recipe(checkpoint, recipe)
+    return before, requantise(before, runtime(2, isa), checkpoint(recipe), folder)
+
+
+def weights(decoder: Decoder, place: str) -> Tensor:
+    found = decoder.output.weight if place == "output" else getattr(decoder.layers[0], place).weight
+    assert isinstance(found, Tensor)
+    return found
+
+
+def miss(tensor: Tensor, exact: Tensor) -> float:
+    wanted = dequantise(exact).astype(np.float64)
+    return float(np.square(dequantise(tensor) - wanted).sum() / np.square(wanted).sum())
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", [Kind.F32, Kind.F16, Kind.BF16, Kind.Q8_0, Kind.Q5_0, Kind.Q5_1, Kind.Q6_K])
+def test_the_search_beats_plain_rounding(checkpoint: Checkpoint, tmp_path: Path, kind: Kind, isa: str) -> None:
+    recipe = k_recipe("llama", kind) if kind is Kind.Q6_K else Recipe("llama", kind)
+    before, after = lighter(checkpoint, recipe, tmp_path, isa)
+    for place in (*CHANGED, "output"):
+        exact, found = weights(before, place), weights(after, place)
+        plain = Tensor("plain", Kind.Q4_1, exact.shape, quantize(dequantise(exact), Kind.Q4_1))
+        assert found.kind is Kind.Q4_1
+        assert miss(found, exact) < miss(plain, exact) < 0.01
+
+
+def test_keys_values_and_embedding_stay(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    before, after = lighter(checkpoint, RECIPE, tmp_path)
+    for place in KEPT:
+        assert weights(after, place) is weights(before, place)
+    assert after.embedding is before.embedding
+
+
+def test_a_tied_embedding_stays_while_the_output_changes(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    before, after = lighter(checkpoint, CASES["llama-tied"], tmp_path)
+    assert before.output.weight is before.embedding
+    assert after.embedding is before.embedding
+    assert after.output.weight.kind is Kind.Q4_1
+
+
+@pytest.mark.parametrize("kind", [Kind.Q4_0, Kind.Q4_1, Kind.Q4_K])
+def test_four_bits_are_left_alone(checkpoint: Checkpoint, tmp_path: Path, kind: Kind) -> None:
+    before, after = lighter(checkpoint, k_recipe("llama", kind), tmp_path)
+    assert after is before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_groups_of_any_size_survive() -> None:
+    """Equal weights have no range, tiny ones no scale in half precision."""
+    rows = np.zeros((6, 32), np.float32)
+    rows[1] = -0.75
+    rows[2, 5] = 3
+    rows[3] = np.linspace(-1e-7, 1e-7, 32)
+    rows[4] = np.linspace(-1e-42, 1e-42, 32)
+    rows[5] = np.linspace(10000, 10001, 32)
+    found = runtime(1).requantise(int(Kind.F32), 6, 32, rows.view(np.uint8))
+    np.testing.assert_allclose(dequantise(Tensor("", Kind.Q4_1, (6, 32), found)), rows, rtol=1e-3, atol=3e-7)
+
+
+def test_the_second_load_comes_from_disk(
+    checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first = lighter(checkpoint, RECIPE, tmp_path)
+    monkeypatch.setattr(room, "_search", lambda *_: pytest.fail("searched again"))
+    _, second = lighter(checkpoint, RECIPE, tmp_path)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".q4_1"]
+    for place in (*CHANGED, "output"):
+        assert np.array_equal(weights(second, place).data, weights(first, place).data)
+
+
+def test_another_file_is_another_entry(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    lighter(checkpoint, RECIPE, tmp_path)
+    _, other = lighter(checkpoint, CASES["qwen3-F16"], tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert miss(weights(other, "gate"), weights(describe_recipe(checkpoint, CASES["qwen3-F16"]), "gate")) < 0.01
+
+
+@pytest.mark.parametrize("damage", [b"", b"short"])
+def test_a_cut_file_is_made_again(checkpoint: Checkpoint, tmp_path: Path, damage: bytes) -> None:
+    _, first = lighter(checkpoint, RECIPE, tmp_path)
+    expected = bytes(weights(first, "output").data)
+    (kept,) = tmp_path.iterdir()
+    del first  # a mapped file that is cut under its reader is a bus error
+    kept.write_bytes(damage)
+    _, again = lighter(checkpoint, RECIPE, tmp_path)
+    assert bytes(weights(again, "output").data) == expected
+
+
+def test_a_failed_write_leaves_nothing(checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="no space left"):
+        lighter(checkpoint, RECIPE, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_processes_at_once(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from soothsay.model.architectures import describe; from soothsay.model.gguf import GGUFFile\n"
+        "from soothsay.model.native import runtime; from soothsay.model.requantise import requantise\n"
+        "source, folder = map(Path, sys.argv[1:])\n"
+        "decoder = requantise(describe(GGUFFile.open(source)), runtime(1), source, folder)\n"
+        "print(bytes(decoder.output.weight.data).hex())"
+    )
+    command = [sys.executable, "-c", code, str(checkpoint(RECIPE)), str(tmp_path)]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    answers = [run.communicate()[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0]
+    assert answers[0] == answers[1] != ""
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_lighter_model_runs(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """From the mapped file, with the logits of the same 4-bit weights in the reference."""
+    _, after = lighter(checkpoint, RECIPE, tmp_path)
+    tokens = prompt(RECIPE, 20)
+    found = alone(NativeModel(after, runtime(2)), tokens)
+    np.testing.assert_allclose(found, alone(ReferenceModel(after), tokens), atol=0.3)
