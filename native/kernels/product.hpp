@@ -104,87 +104,67 @@ INLINE void store_columns(float* out, F value, long columns) {
     for (long c = 0; c < columns; c++) out[c] = lane[c];
 }
 
-// M rows by C tiles, W columns (a strip) of each tile at a time.
-template <class Format, int M, int C> struct Quantised {
+// M rows by one tile, W of its columns (a strip) at a time.
+template <class Format, int M> struct Quantised {
     static constexpr int HALVES = Format::HALVES ? 2 : 1;
     using Sum = GroupSum<Format::BITS, Format::ZERO>;
 
-    template <int J>
-    INLINE static void planes(const uint8_t* const* group, const int8_t* codes, long inputs, Sum (&sums)[M][C][HALVES]) {
-        for (int c = 0; c < C; c++) {
-            decltype(load_planes(group[c])) low, high;
-            unpack<Format::BITS, J>(group[c], low, high);
-            for (int m = 0; m < M; m++) {
-                const int8_t* row = codes + m * inputs + 4 * J;
-                if constexpr (Format::HALVES) {
-                    sums[m][c][0].template add<J, 4>(low, row);
-                    sums[m][c][1].template add<J, 4>(high, row + 16);
-                } else {
-                    sums[m][c][0].template add<2 * J, 8>(low, row);
-                    sums[m][c][0].template add<2 * J + 1, 8>(high, row + 16);
-                }
+    template <int J> INLINE static void planes(const uint8_t* group, const int8_t* codes, long inputs, Sum (&sums)[M][HALVES]) {
+        decltype(load_planes(group)) low, high;
+        unpack<Format::BITS, J>(group, low, high);
+        for (int m = 0; m < M; m++) {
+            const int8_t* row = codes + m * inputs + 4 * J;
+            if constexpr (Format::HALVES) {
+                sums[m][0].template add<J, 4>(low, row);
+                sums[m][1].template add<J, 4>(high, row + 16);
+            } else {
+                sums[m][0].template add<2 * J, 8>(low, row);
+                sums[m][0].template add<2 * J + 1, 8>(high, row + 16);
             }
         }
     }
 
-    INLINE static void group(const uint8_t* const* group, const typename Format::Block* block, const Rows& a, long first,
-                             long g, long strip, F (&total)[M][C]) {
+    INLINE static void group(const uint8_t* group, const typename Format::Block& block, const Rows& a, long first, long g,
+                             long strip, F (&total)[M]) {
         const long groups = a.inputs / GROUP;
-        Sum sums[M][C][HALVES];
+        Sum sums[M][HALVES];
         for (int m = 0; m < M; m++) {
             const long at = (first + m) * groups + g;
-            for (int c = 0; c < C; c++)
-                if constexpr (Format::HALVES) {
-                    sums[m][c][0].start(a.minus_halves[2 * at]);
-                    sums[m][c][1].start(a.minus_halves[2 * at + 1]);
-                } else {
-                    sums[m][c][0].start(a.minus_sums[at]);
-                }
+            if constexpr (Format::HALVES) {
+                sums[m][0].start(a.minus_halves[2 * at]);
+                sums[m][1].start(a.minus_halves[2 * at + 1]);
+            } else {
+                sums[m][0].start(a.minus_sums[at]);
+            }
         }
-        const uint8_t* at_strip[C];
-        for (int c = 0; c < C; c++) at_strip[c] = group[c] + strip * 4 * W;
+        const uint8_t* at_strip = group + strip * 4 * W;
         const int8_t* codes = a.codes + first * a.inputs + g * GROUP;
         planes<0>(at_strip, codes, a.inputs, sums);
         planes<1>(at_strip, codes, a.inputs, sums);
         planes<2>(at_strip, codes, a.inputs, sums);
         planes<3>(at_strip, codes, a.inputs, sums);
-        for (int c = 0; c < C; c++) {
-            const F scale = Format::scale(block[c], group[c], strip);
-            F other;
-            if constexpr (Format::MINIMUM) other = Format::minimum(block[c], group[c], strip);
-            if constexpr (Format::HALVES) other = Format::second_scale(block[c], group[c], strip);
-            for (int m = 0; m < M; m++) {
-                const long at = (first + m) * groups + g;
-                F product = mul(sums[m][c][0].value(), scale);
-                if constexpr (Format::HALVES) product = fma(sums[m][c][1].value(), other, product);
-                total[m][c] = fma(product, set(a.scales[at]), total[m][c]);
-                if constexpr (Format::MINIMUM) total[m][c] = fma(other, set(a.sums[at]), total[m][c]);
-            }
+        const F scale = Format::scale(block, group, strip);
+        F other;
+        if constexpr (Format::MINIMUM) other = Format::minimum(block, group, strip);
+        if constexpr (Format::HALVES) other = Format::second_scale(block, group, strip);
+        for (int m = 0; m < M; m++) {
+            const long at = (first + m) * groups + g;
+            F product = mul(sums[m][0].value(), scale);
+            if constexpr (Format::HALVES) product = fma(sums[m][1].value(), other, product);
+            total[m] = fma(product, set(a.scales[at]), total[m]);
+            if constexpr (Format::MINIMUM) total[m] = fma(other, set(a.sums[at]), total[m]);
         }
     }
 
-    static void run(const Tiles& t, const Rows& a, long first, long tile, float* out, size_t stride) {
+    INLINE static void strip(const Tiles& t, const Rows& a, long first, long tile, long strip, F (&total)[M]) {
         const long blocks = t.inputs / (GROUP * Format::GROUPS);
-        for (long strip = 0; strip < TILE / W; strip++) {
-            F total[M][C];
-            for (int m = 0; m < M; m++)
-                for (int c = 0; c < C; c++) total[m][c] = zero();
-            const uint8_t* at[C];
-            for (int c = 0; c < C; c++) at[c] = t.data + size_t(tile + c) * t.tile_bytes;
-            for (long b = 0; b < blocks; b++) {
-                typename Format::Block block[C];
-                for (int c = 0; c < C; c++) block[c].read(at[c] + Format::GROUPS * Format::GROUP_BYTES, strip);
-                for (long g = 0; g < Format::GROUPS; g++) {
-                    group(at, block, a, first, b * Format::GROUPS + g, strip, total);
-                    for (int c = 0; c < C; c++) at[c] += Format::GROUP_BYTES;
-                }
-                for (int c = 0; c < C; c++) at[c] += Format::TAIL;
-            }
-            for (int m = 0; m < M; m++)
-                for (int c = 0; c < C; c++) {
-                    const long column = (tile + c) * TILE + strip * W;
-                    store_columns(out + (first + m) * stride + column, total[m][c], t.outputs - column);
-                }
+        const uint8_t* at = t.data + size_t(tile) * t.tile_bytes;
+        for (long b = 0; b < blocks; b++) {
+            typename Format::Block block;
+            block.read(at + Format::GROUPS * Format::GROUP_BYTES, strip);
+            for (long g = 0; g < Format::GROUPS; g++, at += Format::GROUP_BYTES)
+                group(at, block, a, first, b * Format::GROUPS + g, strip, total);
+            at += Format::TAIL;
         }
     }
 };
@@ -203,59 +183,41 @@ struct BFloat16 {
 };
 
 // Matrices kept in floats: input after input, 16 columns side by side, times the activations as they are.
-template <class Element, int M, int C> struct Dense {
-    static void run(const Tiles& t, const Rows& a, long first, long tile, float* out, size_t stride) {
-        for (long strip = 0; strip < TILE / W; strip++) {
-            F total[M][C];
-            for (int m = 0; m < M; m++)
-                for (int c = 0; c < C; c++) total[m][c] = zero();
-            const uint8_t* at[C];
-            for (int c = 0; c < C; c++) at[c] = t.data + size_t(tile + c) * t.tile_bytes;
-            const float* x = a.values + first * a.inputs;
-            for (long i = 0; i < t.inputs; i++) {
-                F weight[C];
-                for (int c = 0; c < C; c++) weight[c] = Element::read(plane(at[c], i * TILE * Element::BYTES), strip * W);
-                for (int m = 0; m < M; m++)
-                    for (int c = 0; c < C; c++) total[m][c] = fma(weight[c], set(x[m * a.inputs + i]), total[m][c]);
-            }
-            for (int m = 0; m < M; m++)
-                for (int c = 0; c < C; c++) {
-                    const long column = (tile + c) * TILE + strip * W;
-                    store_columns(out + (first + m) * stride + column, total[m][c], t.outputs - column);
-                }
+template <class Element, int M> struct Dense {
+    INLINE static void strip(const Tiles& t, const Rows& a, long first, long tile, long strip, F (&total)[M]) {
+        const uint8_t* at = t.data + size_t(tile) * t.tile_bytes;
+        const float* x = a.values + first * a.inputs;
+        for (long i = 0; i < t.inputs; i++) {
+            const F weight = Element::read(plane(at, i * TILE * Element::BYTES), strip * W);
+            for (int m = 0; m < M; m++) total[m] = fma(weight, set(x[m * a.inputs + i]), total[m]);
         }
     }
 };
 
-constexpr int MOST_ROWS = W == 16 ? 8 : 4;  // that the registers hold
-
-// One tile (or two, for few rows: more loads in flight) against all rows, at most MOST_ROWS at a time.
-template <template <class, int, int> class Body, class Format, int C>
-INLINE void rows_by_tiles(const Tiles& t, const Rows& a, long first, long count, long tile, float* out, size_t stride) {
-    for (; count >= MOST_ROWS; first += MOST_ROWS, count -= MOST_ROWS)
-        Body<Format, MOST_ROWS, (MOST_ROWS > 4 ? 1 : C)>::run(t, a, first, tile, out, stride);
-    switch (count) {
-        case 1: return Body<Format, 1, C>::run(t, a, first, tile, out, stride);
-        case 2: return Body<Format, 2, C>::run(t, a, first, tile, out, stride);
-        case 3: return Body<Format, 3, C>::run(t, a, first, tile, out, stride);
-        default: break;
-    }
-    if constexpr (MOST_ROWS > 4) {
-        switch (count) {
-            case 4: return Body<Format, 4, C>::run(t, a, first, tile, out, stride);
-            case 5: return Body<Format, 5, 1>::run(t, a, first, tile, out, stride);
-            case 6: return Body<Format, 6, 1>::run(t, a, first, tile, out, stride);
-            case 7: return Body<Format, 7, 1>::run(t, a, first, tile, out, stride);
-            default: break;
-        }
+template <template <class, int> class Body, class Format, int M>
+void rows_by_tile(const Tiles& t, const Rows& a, long first, long tile, float* out, size_t stride) {
+    for (long strip = 0; strip < TILE / W; strip++) {
+        F total[M];
+        for (int m = 0; m < M; m++) total[m] = zero();
+        Body<Format, M>::strip(t, a, first, tile, strip, total);
+        const long column = tile * TILE + strip * W;
+        for (int m = 0; m < M; m++) store_columns(out + (first + m) * stride + column, total[m], t.outputs - column);
     }
 }
 
-template <template <class, int, int> class Body, class Format>
+constexpr int MOST_ROWS = W == 16 ? 8 : 4;  // that the registers hold
+
+template <template <class, int> class Body, class Format>
 void product_of(const Tiles& t, const Rows& a, long first, long count, long begin, long end, float* out, size_t stride) {
-    if (W == 16 && count <= 4)
-        for (; begin + 2 <= end; begin += 2) rows_by_tiles<Body, Format, 2>(t, a, first, count, begin, out, stride);
-    for (; begin < end; begin++) rows_by_tiles<Body, Format, 1>(t, a, first, count, begin, out, stride);
+    using Run = void (*)(const Tiles&, const Rows&, long, long, float*, size_t);
+    static constexpr Run run[] = {rows_by_tile<Body, Format, 1>, rows_by_tile<Body, Format, 2>, rows_by_tile<Body, Format, 3>,
+                                  rows_by_tile<Body, Format, 4>, rows_by_tile<Body, Format, 5>, rows_by_tile<Body, Format, 6>,
+                                  rows_by_tile<Body, Format, 7>, rows_by_tile<Body, Format, 8>};
+    for (long tile = begin; tile < end; tile++)
+        for (long row = 0; row < count; row += MOST_ROWS) {
+            const long m = count - row < MOST_ROWS ? count - row : MOST_ROWS;
+            run[m - 1](t, a, first + row, tile, out, stride);
+        }
 }
 
 inline void product(const Tiles& t, const Rows& a, long first, long count, long begin, long end, float* out, size_t stride) {

@@ -58,7 +58,9 @@ def _native(threads: int | None) -> tuple[Callable[[Decoder], Model], Callable[[
     try:
         from soothsay.model.native import NativeModel, runtime
         from soothsay.model.requantise import requantise
-    except ImportError:
+    except ImportError as error:
+        if error.name != "soothsay._native":
+            raise
         return _reference(threads), lambda decoder, _: decoder
     team = runtime(threads)
     return (
