@@ -57,7 +57,7 @@ def generate(
         pieces = engine.stream(text, sampling, raw=raw, system=system)
         if as_json:
             options = {"model": model, "draft": draft, "gamma": gamma, "verify": verify}
-            print(json.dumps(_report(_drain(pieces)) | options))
+            _print_json(pieces, options)
         else:
             _show(pieces)
 
@@ -84,11 +84,15 @@ def _text(data: bytes, source: str) -> str:
     return text
 
 
-def _drain(pieces: Iterable["Piece"]) -> "Completion":
-    """Run to the end; the last piece carries the completion."""
-    *_, last = pieces
-    assert last.completion is not None
-    return last.completion
+def _print_json(pieces: Iterable["Piece"], options: dict[str, Any]) -> None:
+    """Run to the end, and print what there is even when a full context ends it with an error."""
+    done = None
+    try:
+        for piece in pieces:
+            done = piece.completion
+    finally:
+        if done is not None:
+            print(json.dumps(_report(done) | options))
 
 
 def _show(pieces: Iterable["Piece"]) -> None:
@@ -96,16 +100,17 @@ def _show(pieces: Iterable["Piece"]) -> None:
 
     console = Console(highlight=False)
     before, after = _codes(console, ACCEPTED_STYLE)
+    done = None
     try:
         for piece in pieces:
             accepted = piece.source == "draft" and piece.text
             print(f"{before}{piece.text}{after}" if accepted else piece.text, end="", flush=True)
-            last = piece
+            done = piece.completion
     finally:
         print(flush=True)
-    assert last.completion is not None
-    figures = console if sys.stdout.isatty() else Console(stderr=True, highlight=False)
-    figures.out(_figures(last.completion), style="dim")
+        if done is not None:
+            figures = console if sys.stdout.isatty() else Console(stderr=True, highlight=False)
+            figures.out(_figures(done), style="dim")
 
 
 def _codes(console: "Console", style: str) -> tuple[str, str]:
