@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from soothsay import Completion, Piece, Stats
 from soothsay.cli import app
 from soothsay.cli.generate import generate
-from soothsay.errors import ModelNotFound, OptionError
+from soothsay.errors import ContextFull, ModelNotFound, OptionError
 from soothsay.sampling import Sampling
 
 STATS = Stats(
@@ -194,3 +194,20 @@ def test_accepted_drafts_have_another_shade_in_a_terminal(monkeypatch: pytest.Mo
 def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("soothsay.cli.version", lambda name: f"9 of {name}")
     assert CliRunner().invoke(app, ["--version"]).stdout == "soothsay 9 of soothsay\n"
+
+
+@pytest.mark.parametrize("arguments", [("--json",), ()])
+def test_a_full_context_loses_nothing(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
+    """The error comes after the last piece; the answer and its figures must have been printed by then."""
+
+    def full(*_: Any, **__: Any) -> Iterator[Piece]:
+        yield from PIECES
+        raise ContextFull("an answer reached the model's context of 8 tokens")
+
+    monkeypatch.setattr(FakeEngine, "stream", full)
+    result = run("hi", *arguments)
+    assert result.exit_code == 1
+    assert "soothsay: error: an answer reached" in result.stderr
+    shown = json.loads(result.stdout)["text"] if arguments else result.stdout.rstrip("\n")
+    assert shown == "a b\tc"
+    assert arguments or "3 tokens in 0.25 s" in result.stderr
