@@ -9,6 +9,7 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter
 from gguf.quants import quantize
 from numpy.typing import NDArray
+from tokenizers.pre_tokenizers import ByteLevel
 
 Array = NDArray[np.float32]
 Kind = GGMLQuantizationType
@@ -58,10 +59,21 @@ def k_recipe(architecture: str, kind: GGMLQuantizationType, seed: int = 0, tied:
     return Recipe(architecture, kind, seed, width=256, heads=8, head_width=32, feed_forward_width=512, tied=tied)
 
 
-def write_checkpoint(path: Path, recipe: Recipe) -> Path:
-    """Write the recipe's model to `path` and return the path."""
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A vocabulary of single bytes and "ab", then `special` control tokens, then unused ids up to `size`."""
+
+    special: tuple[str, ...] = ("<|im_end|>",)
+    size: int = 264
+    template: str | None = "{% for message in messages %}{{ message.content }}{% endfor %}"
+
+
+def write_checkpoint(path: Path, recipe: Recipe, words: Words | None = None) -> Path:
+    """Write the recipe's model, with a vocabulary if asked, to `path` and return the path."""
     writer = GGUFWriter(path, recipe.architecture)
     _add_metadata(writer, recipe)
+    if words is not None:
+        _add_words(writer, words)
     numbers = Numbers(recipe.seed)
     for name, shape in _tensors(recipe):
         _add_tensor(writer, recipe, numbers, name, shape)
@@ -104,6 +116,19 @@ def _add_metadata(writer: GGUFWriter, recipe: Recipe) -> None:
     if recipe.linear_scaling:
         writer.add_string(f"{recipe.architecture}.rope.scaling.type", "linear")
         writer.add_rope_scaling_factor(recipe.linear_scaling)
+
+
+def _add_words(writer: GGUFWriter, words: Words) -> None:
+    plain = [*sorted(ByteLevel.alphabet()), "ab"]
+    unused = [f"[PAD{place}]" for place in range(words.size - len(plain) - len(words.special))]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list([*plain, *words.special, *unused])
+    writer.add_token_types([1] * len(plain) + [3] * len(words.special) + [5] * len(unused))
+    writer.add_token_merges(["a b"])
+    writer.add_eos_token_id(len(plain))
+    if words.template is not None:
+        writer.add_chat_template(words.template)
 
 
 def _tensors(recipe: Recipe) -> Iterator[tuple[str, tuple[int, ...]]]:

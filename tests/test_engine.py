@@ -345,10 +345,12 @@ class FakeLoader:
         return ModelDrafter(self.draft, target.model.vocab_size, top_k)
 
 
-def scripted(monkeypatch: pytest.MonkeyPatch, script: Sequence[int], gamma: int = 4) -> tuple[Engine, SpyModel]:
+def scripted(
+    monkeypatch: pytest.MonkeyPatch, script: Sequence[int], gamma: int = 4, max_length: int = 4096
+) -> tuple[Engine, SpyModel]:
     """An engine that says the script, every draft of which is right."""
     monkeypatch.setattr("soothsay.engine.Loader", FakeLoader)
-    monkeypatch.setattr(FakeLoader, "model", model := ScriptModel(script), raising=False)
+    monkeypatch.setattr(FakeLoader, "model", model := ScriptModel(script, max_length=max_length), raising=False)
     monkeypatch.setattr(FakeLoader, "draft", ScriptModel(script), raising=False)
     engine = Engine("target", draft="draft", gamma=gamma)
     watch_cache(engine, model)
@@ -379,6 +381,14 @@ def test_a_stop_string_across_tokens_inside_an_accepted_run(monkeypatch: pytest.
     assert (answer.text, answer.tokens, answer.finish_reason) == ("cda", (C, D, AB, E), "stop")
     assert (answer.stats.tokens, answer.stats.steps, answer.stats.accepted) == (4, 2, 3)
     assert_at_rest(engine, model)
+
+
+def test_what_a_stop_string_held_back_comes_when_the_context_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, _ = scripted(monkeypatch, [A, B, C, D, AB, E], max_length=5)
+    with pytest.raises(ContextFull) as caught:
+        engine.generate([A, B], Sampling(stop=("dabe",)))
+    (answer,) = caught.value.completions
+    assert (answer.text, answer.tokens, answer.finish_reason) == ("cdab", (C, D, AB), "context")
 
 
 def test_the_pieces_are_the_text_and_say_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from soothsay.draft.model import ModelDrafter
@@ -55,13 +56,11 @@ class Loader:
 
 def _native(threads: int | None) -> tuple[Callable[[Decoder], Model], Callable[[Decoder, Path], Decoder]]:
     """Give the compiled runtime's ways to build a model and to requantise one, or the reference where it is missing."""
-    try:
-        from soothsay.model.native import NativeModel, runtime
-        from soothsay.model.requantise import requantise
-    except ImportError as error:
-        if error.name != "soothsay._native":
-            raise
+    if find_spec("soothsay._native") is None:
         return _reference(threads), lambda decoder, _: decoder
+    from soothsay.model.native import NativeModel, runtime
+    from soothsay.model.requantise import requantise
+
     team = runtime(threads)
     return (
         lambda decoder: NativeModel(decoder, team),
@@ -74,7 +73,7 @@ def _reference(threads: int | None) -> Callable[[Decoder], Model]:
 
     if threads is not None:
         raise OptionError(f"threads is {threads}; without the compiled runtime there is no choice of threads")
-    warnings.warn("soothsay's compiled runtime is missing: running the NumPy reference, which is slow", stacklevel=4)
+    warnings.warn("soothsay's compiled runtime is missing: running the NumPy reference, which is slow", stacklevel=6)
     return ReferenceModel
 
 
