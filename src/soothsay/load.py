@@ -37,7 +37,9 @@ class Loader:
     def target(self, name: str | Path) -> Loaded:
         """Load a model by path or alias; ModelError for a file that cannot be used."""
         file = GGUFFile.open(resolve(name))
-        return Loaded(self._build(describe(file)), Tokenizer.from_metadata(file.metadata), _template(file))
+        model = self._build(describe(file))
+        file.leave_memory()
+        return Loaded(model, Tokenizer.from_metadata(file.metadata), _template(file))
 
     def drafter(
         self, name: str | Path, target: Loaded, *, top_k: int | None = DRAFT_TOP_K, requantise: bool = True
@@ -51,6 +53,7 @@ class Loader:
             raise DraftMismatch(f"{name} cannot draft here, its tokens must be the target's: {difference}")
         decoder = describe(file)
         model = self._build(self._lighten(decoder, file.path) if requantise else decoder)
+        file.leave_memory()
         return ModelDrafter(model, target.model.vocab_size, top_k)
 
 

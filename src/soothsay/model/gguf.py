@@ -88,6 +88,7 @@ class GGUFFile:
     path: Path
     metadata: Mapping[str, Value] = field(repr=False)
     tensors: Mapping[str, Tensor] = field(repr=False)
+    _source: mmap.mmap = field(repr=False)
 
     @classmethod
     def open(cls, path: Path | str) -> "GGUFFile":
@@ -96,11 +97,17 @@ class GGUFFile:
         Raises ModelNotFound (missing or unreadable), FileCorrupt or Unsupported.
         """
         path = Path(path)
-        header = _Header(path, _map(path))
+        source = _map(path)
+        header = _Header(path, source)
         tensor_count, value_count = header.preamble()
         metadata = header.metadata(value_count)
         _refuse_split(path, metadata)
-        return cls(path, metadata, header.tensors(tensor_count, _alignment(path, metadata)))
+        return cls(path, metadata, header.tensors(tensor_count, _alignment(path, metadata)), source)
+
+    def leave_memory(self) -> None:
+        """Give back the pages read so far, once the tensors have been packed; what is read again comes back."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._source.madvise(mmap.MADV_DONTNEED)
 
 
 def dequantise(tensor: Tensor) -> NDArray[np.float32]:
