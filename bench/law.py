@@ -55,13 +55,11 @@ class Outcome:
 
 def main() -> int:
     options = _options()
+    outcomes = []
     with ProcessPoolExecutor(options.processes) as pool:
-        outcomes = list(pool.map(_outcome, *zip(*CASES, strict=True), [options.runs] * len(CASES)))
-    for outcome in outcomes:
-        print(
-            f"{outcome.rule:8} {outcome.drafter:6} chi-square {outcome.statistic:6.1f}  p {outcome.p_value:.4f}  "
-            f"accepted {outcome.acceptance_rate:.3f}"
-        )
+        for outcome in pool.map(_outcome, *zip(*CASES, strict=True), [options.runs] * len(CASES)):
+            outcomes.append(outcome)
+            print(_line(outcome), flush=True)
     caught, failed = smallest_caught(options.runs), list(_failed(outcomes))
     print(f"{VOCABULARY**TOKENS} cells, {options.runs} runs: a total variation of {caught:.4f} is caught with {POWER}")
     print(f"failed: {', '.join(failed)}" if failed else f"all pass at {LEVEL}, after Holm")
@@ -74,6 +72,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=200_000, help="for each rule and drafter")
     parser.add_argument("--processes", type=int, help="how many cases at once (default: one a core)")
     return parser.parse_args()
+
+
+def _line(outcome: Outcome) -> str:
+    return (
+        f"{outcome.rule:8} {outcome.drafter:6} chi-square {outcome.statistic:6.1f}  p {outcome.p_value:.4f}  "
+        f"accepted {outcome.acceptance_rate:.3f}"
+    )
 
 
 def _outcome(rule: str, drafter: str, runs: int) -> Outcome:

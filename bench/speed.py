@@ -33,6 +33,18 @@ class Pair:
         return _seconds(self.plain) / _seconds(self.drafted)
 
     @property
+    def draft_cost(self) -> float:
+        """c: a drafted token, the drafter's reading of the prompt included, in plain steps."""
+        stats = self.drafted.stats
+        return stats.draft_seconds / max(stats.drafted, 1) * _pace(self.plain)
+
+    @property
+    def pass_cost(self) -> float:
+        """v(gamma + 1): a target pass after the prompt's, in plain steps."""
+        stats = self.drafted.stats
+        return (stats.target_seconds - stats.first_token_seconds) / (stats.steps - 1) * _pace(self.plain)
+
+    @property
     def identical(self) -> bool:
         return self.plain.tokens == self.drafted.tokens
 
@@ -89,6 +101,8 @@ def _report(pairs: Sequence[Pair]) -> dict[str, float | int | bool]:
         "highest": max(pair.speedup for pair in pairs),
         "plain_tokens_per_second": median(_pace(pair.plain) for pair in pairs),
         "tokens_per_second": median(_pace(pair.drafted) for pair in pairs),
+        "draft_cost": median(pair.draft_cost for pair in pairs),
+        "pass_cost": median(pair.pass_cost for pair in pairs),
         "tokens_per_step": tokens / steps,
         "acceptance_rate": accepted / drafted if drafted else 0.0,
         "identical": all(pair.identical for pair in pairs),
