@@ -48,7 +48,7 @@ def test_the_search_beats_plain_rounding(checkpoint: Checkpoint, tmp_path: Path,
         exact, found = weights(before, place), weights(after, place)
         plain = Tensor("plain", Kind.Q4_1, exact.shape, quantize(dequantise(exact), Kind.Q4_1))
         assert found.kind is Kind.Q4_1
-        assert miss(found, exact) < miss(plain, exact) < 0.01
+        assert miss(found, exact) < 0.82 * miss(plain, exact) < 0.01
 
 
 def test_keys_values_and_embedding_stay(checkpoint: Checkpoint, tmp_path: Path) -> None:
