@@ -28,8 +28,8 @@ class SpyModel(TableModel):
     def __init__(self, vocab_size: int = 6, seed: int = 1, *, sharpness: float = 2.0, max_length: int = 4096) -> None:
         super().__init__(vocab_size, seed, sharpness=sharpness, max_length=max_length)
         self.passes: list[list[Feed]] = []
-        self.before: Callable[[], None] = lambda: None
-        self.after: Callable[[], None] = lambda: None
+        self.before: Callable[[], object] = lambda: None
+        self.after: Callable[[], object] = lambda: None
 
     def forward(self, feeds: Sequence[Feed]) -> list[Logits]:
         self.before()
@@ -70,11 +70,13 @@ class SpyDrafter:
     def __init__(self, drafter: Drafter) -> None:
         self._drafter = drafter
         self.open_readers: list[Reader] = []
-        self.before: Callable[[], None] = lambda: None
+        self.before: Callable[[], object] = lambda: None
+        self.opened: Callable[[], object] = lambda: None
         self.asked: list[tuple[int, int]] = []
         self.drafted = 0
 
     def open(self) -> Reader:
+        self.opened()
         reader = self._drafter.open()
         self.open_readers.append(reader)
         return reader

@@ -1,5 +1,6 @@
 """The engine: the same words whatever is drafted, caches that never slip, and nothing left behind."""
 
+import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -208,9 +209,7 @@ def test_a_request_that_cannot_start_takes_the_others_with_it() -> None:
     model = SpyModel()
     drafter = SpyDrafter(NgramDrafter())
     engine = Engine(model, draft=drafter)
-    opened = drafter._drafter.open
-    fails = fail_at(3, Broken())
-    drafter._drafter.open = lambda: (fails(), opened())[1]  # type: ignore[method-assign]
+    drafter.opened = fail_at(3, Broken())
     with pytest.raises(Broken):
         engine.generate(PROMPTS, Sampling(max_tokens=5))
     assert_at_rest(engine, model, drafter)
@@ -231,6 +230,28 @@ def test_streams_that_nobody_finishes_give_everything_back() -> None:
     assert_at_rest(engine, model, drafter)
     sampling = Sampling(max_tokens=9)
     assert engine.generate([1, 2, 3], sampling).tokens == plain(model, [1, 2, 3], with_options(sampling, seed=0))
+
+
+@pytest.mark.parametrize("where", ["in the drafter", "before the pass", "as another starts"])
+def test_a_stream_that_the_garbage_collector_ends_amid_other_work(where: str) -> None:
+    """It runs whenever it likes, in whatever thread: what a step is about to use must not go away under it."""
+    model = SpyModel()
+    drafter = SpyDrafter(drafters(model)["alike"])
+    engine = Engine(model, draft=drafter, gamma=3)
+    sampling = Sampling(max_tokens=12, temperature=0.8, seed=2)
+    engine.generate(PROMPTS, sampling)  # the shelf of prefixes is full
+    cycle: list[Any] = [engine.stream([0, 1, 0, 1], sampling)]
+    next(cycle[0])
+    cycle.append(cycle)
+    del cycle
+    gc.disable()
+    try:
+        place = model if where == "before the pass" else drafter
+        setattr(place, "opened" if where == "as another starts" else "before", gc.collect)
+        assert tokens(engine.generate(PROMPTS, sampling)) == [plain(model, prompt, sampling) for prompt in PROMPTS]
+    finally:
+        gc.enable()
+    assert_at_rest(engine, model, drafter)
 
 
 # Limits

@@ -4,6 +4,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeGuard, overload
 
@@ -58,6 +59,8 @@ class Engine:
         self._prefixes = PrefixCache(self._model)
         self._clock = clock
         self._lock = threading.RLock()
+        self._leaving: list[Request] = []
+        self._depth = 0
 
     @overload
     def generate(  # type: ignore[overload-overlap]  # a text is a sequence of texts, but it is one prompt
@@ -93,7 +96,7 @@ class Engine:
 
     def step(self) -> None:
         """Run one step for every running request: plan, propose, forward, verify, commit."""
-        with self._lock:
+        with self._held():
             turns = self._scheduler.plan(lambda request: self._model.length(request.slot))
             try:
                 self._run(turns)
@@ -144,8 +147,9 @@ class Engine:
         requests: list[Request] = []
         try:
             requests.extend(self._submit(context, sampling) for context in contexts)
-            while any(request.completion is None for request in requests):
-                self.step()
+            for request in requests:
+                while request.completion is None:
+                    self.step()
         finally:
             self._drop(requests)
         return self._whole(request.completion for request in requests)
@@ -163,7 +167,7 @@ class Engine:
         self._whole([request.completion])
 
     def _submit(self, context: list[int], sampling: Sampling) -> Request:
-        with self._lock:
+        with self._held():
             seed = secrets.randbits(64) if sampling.seed is None else int(sampling.seed)
             reader, slot = self._drafter.open(), self._prefixes.open(context)
             request = Request(
@@ -187,10 +191,31 @@ class Engine:
 
     def _drop(self, requests: Iterable[Request]) -> None:
         """End what has not ended by itself."""
+        with self._held():
+            self._leaving.extend(request for request in requests if request.completion is None)
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the engine; what is dropped meanwhile leaves at the end.
+
+        The garbage collector may drop a stream at any point of a step, in the very thread that runs it.
+        """
         with self._lock:
-            for request in requests:
-                if request.completion is None:
-                    self._retire(request)
+            self._depth += 1
+            try:
+                yield
+            finally:
+                try:
+                    self._part()
+                finally:
+                    self._depth -= 1
+
+    def _part(self) -> None:
+        """Let those go that were dropped, unless a step is still at work with them."""
+        while self._depth == 1 and self._leaving:
+            request = self._leaving.pop()
+            if request.completion is None:
+                self._retire(request)
 
     def _retire(self, request: Request) -> None:
         self._scheduler.remove(request)
