@@ -7,10 +7,13 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
 #include "decoder.hpp"
+#include "softmax.hpp"
 
 namespace nb = nanobind;
 using namespace soothsay;
@@ -136,6 +139,40 @@ NumpyFloats forward(Decoder& decoder, const Shape& shape, const std::vector<std:
     return logits;
 }
 
+using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Tokens = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Masses = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+struct BoundSoftmax {
+    Row row;  // keeps it alive
+    Softmax law;
+};
+
+Taken taken_of(const Tokens& tokens, const Masses& masses) {
+    const Taken taken{tokens.data(), masses.data(), long(tokens.shape(0))};
+    if (tokens.shape(0) != masses.shape(0)) throw std::invalid_argument("each token needs its mass");
+    if (!std::is_sorted(taken.tokens, taken.tokens + taken.count) || (taken.count > 0 && taken.tokens[0] < 0))
+        throw std::invalid_argument("tokens must be ascending, from 0 on");
+    return taken;
+}
+
+template <class T> nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy_vector(size_t size) {
+    T* data = new T[size];
+    return {data, {size}, nb::capsule(data, [](void* p) noexcept { delete[] static_cast<T*>(p); })};
+}
+
+auto above(const BoundSoftmax& s, double floor) {
+    std::vector<Candidate> found;
+    {
+        const nb::gil_scoped_release release;
+        found = s.law.above(floor);
+    }
+    auto tokens = numpy_vector<int64_t>(found.size());
+    auto scores = numpy_vector<double>(found.size());
+    for (size_t i = 0; i < found.size(); i++) tokens.data()[i] = found[i].token, scores.data()[i] = found[i].score;
+    return std::pair(tokens, scores);
+}
+
 using Released = nb::call_guard<nb::gil_scoped_release>;  // all of these may wait for a pass to end
 
 struct BoundDecoder {
@@ -169,6 +206,30 @@ NB_MODULE(_native, m) {
         .def("product", product, nb::arg("matrix"), nb::arg("x"));
 
     m.def("dequantise", dequantise, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"));
+
+    nb::class_<BoundSoftmax>(m, "Softmax")
+        .def("__init__", [](BoundSoftmax* self, Row logits, long best, double temperature, const std::string& isa) {
+            if (best < 0 || best >= long(logits.shape(0)) || !(temperature > 0))
+                throw std::invalid_argument("best must be a place in the row, and the temperature above 0");
+            const Kernels& kernels = kernels_of(isa);
+            const float* data = logits.data();
+            const long size = long(logits.shape(0));
+            new (self) BoundSoftmax{std::move(logits), Softmax(kernels, data, size, best, temperature)};
+        }, nb::arg("logits"), nb::arg("best"), nb::arg("temperature"), nb::arg("isa"))
+        .def_prop_ro("best", [](const BoundSoftmax& s) { return s.law.best(); })
+        .def("score", [](const BoundSoftmax& s, long token) {
+            if (token < 0 || token >= long(s.row.shape(0))) return -std::numeric_limits<double>::infinity();
+            return s.law.score(token);
+        }, nb::arg("token"))
+        .def("mass", [](const BoundSoftmax& s) { return s.law.mass(); }, Released())
+        .def("above", above, nb::arg("floor"), "Ids and scores of the tokens whose finite score is at least floor.")
+        .def("draw_gumbel", [](const BoundSoftmax& s, uint64_t state) { return s.law.draw_gumbel(state); }, nb::arg("state"), Released())
+        .def("owed", [](const BoundSoftmax& s, double survival, const Tokens& tokens, const Masses& masses) {
+            return s.law.owed(survival, taken_of(tokens, masses));
+        }, nb::arg("survival"), nb::arg("tokens"), nb::arg("masses"), Released())
+        .def("draw_owed", [](const BoundSoftmax& s, double survival, const Tokens& tokens, const Masses& masses, double unit) {
+            return s.law.draw_owed(survival, taken_of(tokens, masses), unit);
+        }, nb::arg("survival"), nb::arg("tokens"), nb::arg("masses"), nb::arg("unit"), Released());
 
     nb::class_<Matrix>(m, "Matrix").def_prop_ro("nbytes", &Matrix::bytes);
 

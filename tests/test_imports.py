@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "soothsay"
 MAY_KNOW = {
     "completion": set[str](),
     "errors": {"completion"},
-    "sampling": {"errors"},
+    "sampling": {"errors", "_native"},
     "verify": {"errors", "sampling"},
     "draft": {"errors", "sampling", "verify", "model.base"},
     "schedule": {"errors", "sampling", "verify"},

@@ -4,6 +4,7 @@
 #include "product.hpp"
 #include "requantise.hpp"
 #include "rows.hpp"
+#include "sampling.hpp"
 
 #define TEXT_OF(x) #x
 #define NAME_OF(x) TEXT_OF(x)
@@ -17,7 +18,7 @@ const Kernels& JOIN(SOOTHSAY_ISA, _kernels)() {
     static constexpr Kernels kernels = {
         NAME_OF(SOOTHSAY_ISA), quantise,  product,   rms_norm,    add_row, swiglu,
         rotate,                scale_row, store_key, store_value, attend,  combine,
-        requantise,
+        requantise,            most_of,   weigh,     may_beat,
     };
     return kernels;
 }

@@ -9,6 +9,7 @@ constexpr int TILE = 16;          // output columns of a packed tile
 constexpr int GROUP = 32;         // inputs that share an activation scale; boundaries are absolute input indices
 constexpr int BLOCK_TOKENS = 32;  // tokens of a cache block
 constexpr int PARTITION = 256;    // keys that attention reduces together; boundaries are absolute positions
+constexpr int SAMPLING_GROUP = 64;  // logits that sampling reduces together; boundaries are absolute token ids
 
 // GGUF's numbers for the tensor types that can be packed.
 enum class Kind : int { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q4_K = 12, Q5_K = 13, Q6_K = 14, BF16 = 30 };
@@ -76,6 +77,13 @@ struct Kernels {
     void (*combine)(const float* partials, long count, long width, float* out);
     // Writes the Q4_1 block nearest to 32 weights.
     void (*requantise)(const float* weights, uint8_t* block);
+    // Of one sampling group of logits: the highest.
+    float (*most_of)(const float* logits);
+    // weights = e^((logit - best) * inverse), and their sum.
+    double (*weigh)(const float* logits, double best, double inverse, double* weights);
+    // bounds: what (logit - best) * inverse plus Gumbel noise cannot exceed, with the noise of the words that SplitMix64
+    // gives from `state` on. Tells whether one of them is at least `to_beat`.
+    bool (*may_beat)(double to_beat, const float* logits, double best, double inverse, uint64_t state, double* bounds);
 };
 
 const Kernels& avx512_kernels();

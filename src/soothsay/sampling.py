@@ -1,6 +1,12 @@
-"""What a user asks of chance, and the one road from logits to probabilities."""
+"""What a user asks of chance, and the one road from logits to probabilities.
+
+The NumPy here takes every row. Native code takes its place for whole rows of a real vocabulary: one pass, no arrays of
+that size. The scores are the same to the last bit, masses and logarithms to a few units in the last place, so the two
+draw the same token but for about one draw in 10^14. Instruction sets and threads make no difference at all.
+"""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -10,6 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from soothsay.errors import ModelError, OptionError
+
+try:
+    import soothsay._native as _native
+except ModuleNotFoundError:
+    _ISAS = []
+else:
+    _ISAS = _native.instruction_sets()
+
+_ISA = next(iter({os.environ.get("SOOTHSAY_ISA")}.intersection(_ISAS) or _ISAS), None)
+NATIVE_TOKENS = 1024  # in shorter rows there is nothing to gain
+
+_LEVELS = (*np.arange(-3.0, -30.0, -3.0).tolist(), -math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +88,53 @@ class Law:
         return int(self.ids[self.log_probabilities.argmax()])
 
 
+class WholeLaw(Law):
+    """The law of a whole row of logits, from which nothing was cut: native code draws from it as it is.
+
+    Its arrays are written out anew each time that they are asked for.
+    """
+
+    __slots__ = ("_row",)
+    _row: "_native.Softmax"
+
+    def __init__(self, row: "_native.Softmax") -> None:
+        object.__setattr__(self, "_row", row)
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        return self._row.above(-math.inf)[0]
+
+    @property
+    def log_probabilities(self) -> NDArray[np.float64]:
+        return self._row.above(-math.inf)[1] - math.log(self._row.mass())
+
+    def log_probability(self, token: int) -> float:
+        return self._row.score(token) - math.log(self._row.mass())
+
+    def likeliest(self) -> int:
+        return self._row.best
+
+    def draw_gumbel(self, start: int) -> int:
+        """Draw by Gumbel noise: argmax of log p(x) - log(-log u(x)), lowest id on ties.
+
+        u(x) comes from the SplitMix64 word of the state `start` plus x steps, as in `Noise.gumbel`.
+        """
+        return self._row.draw_gumbel(start)
+
+    def draw(self, unit: float) -> int:
+        """Draw with one uniform number: the token in whose cell of the cumulated probabilities it lies."""
+        return self._row.draw_owed(1.0, np.zeros(0, np.int64), np.zeros(0), unit)
+
+    def owed(self, q: Law, survival: float) -> float:
+        """Give the sum of max(survival p - q, 0) over the support."""
+        return self._row.owed(survival, q.ids, np.exp(q.log_probabilities))
+
+    def draw_owed(self, q: Law, survival: float, unit: float) -> int | None:
+        """Draw from max(survival p - q, 0), scaled to 1, with one uniform number; None where all of it is 0."""
+        token = self._row.draw_owed(survival, q.ids, np.exp(q.log_probabilities), unit)
+        return None if token < 0 else token
+
+
 def law(logits: NDArray[np.floating], sampling: Sampling, *, limit: int | None = None) -> Law:
     """Turn one row of logits, shape (V,), into the law that its token is drawn from, in float64.
 
@@ -81,16 +146,17 @@ def law(logits: NDArray[np.floating], sampling: Sampling, *, limit: int | None =
     `limit` keeps that many likeliest tokens of the result and renormalises: for a draft model, whose law may be any
     as long as it is the one that its tokens are drawn from.
 
-    Raises ModelError for a row with NaN or plus infinity, or with no finite entry.
+    The law may refer to the row, which must not change while it is in use. Raises ModelError for a row with NaN or
+    plus infinity, or with no finite entry.
     """
     best = _likeliest(logits)
     if sampling.temperature == 0:
         return Law.point(best)
-    ids, scores = _support(logits, sampling, best, _first_cut(sampling, limit))
-    if sampling.top_p < 1:
-        ids, scores = _keep(_nucleus(scores, sampling.top_p), ids, scores)
-    if sampling.min_p > 0:
-        ids, scores = _keep(scores >= math.log(sampling.min_p), ids, scores)
+    row = _row(logits, sampling, best, _first_cut(sampling, limit))
+    floor = math.log(sampling.min_p) if sampling.min_p > 0 else -math.inf
+    if floor == -math.inf and sampling.top_p == 1 and not isinstance(row, _Row):
+        return WholeLaw(row)
+    ids, scores = _nucleus(row, sampling.top_p, floor) if sampling.top_p < 1 else row.above(floor)
     if limit is not None:
         ids, scores = _keep(_top(scores, limit), ids, scores)
     return Law(ids, scores - math.log(np.exp(scores).sum()))
@@ -126,17 +192,33 @@ def _first_cut(sampling: Sampling, limit: int | None) -> int | None:
     return min((cut for cut in cuts if cut is not None), default=None)
 
 
-def _support(
-    logits: NDArray[np.floating], sampling: Sampling, best: int, count: int | None
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Give the ids with a finite score, at most `count`, and (logits - best) / temperature: the highest score is 0."""
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Tokens with their scores, (logit - best) / temperature: what `_native.Softmax` is for a whole row."""
+
+    ids: NDArray[np.int64]
+    scores: NDArray[np.float64]
+
+    def mass(self) -> float:
+        """Give the sum of e^score."""
+        return float(np.exp(self.scores).sum())
+
+    def above(self, floor: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Give the ids and scores of the tokens whose finite score is at least `floor`."""
+        kept = (self.scores >= floor) & (self.scores > -math.inf)
+        return (self.ids, self.scores) if kept.all() else _keep(kept, self.ids, self.scores)
+
+
+def _row(logits: NDArray[np.floating], sampling: Sampling, best: int, count: int | None) -> "_Row | _native.Softmax":
+    """Give the scores of the `count` highest logits, or of all."""
+    if _ISA and count is None and len(logits) >= NATIVE_TOKENS and logits.dtype == np.float32:
+        return _native.Softmax(np.ascontiguousarray(logits), best, float(sampling.temperature), _ISA)
     ids = np.arange(len(logits)) if count is None else _top(logits, count)
     scores = (logits if count is None else logits[ids]).astype(np.float64)
     with np.errstate(over="ignore"):  # to minus infinity, where it belongs
         scores -= logits[best]
         scores /= sampling.temperature
-    finite = scores > -math.inf
-    return (ids, scores) if finite.all() else _keep(finite, ids, scores)
+    return _Row(ids, scores)
 
 
 def _keep(
@@ -165,15 +247,26 @@ def _floor(scores: NDArray[np.floating], k: int) -> float:
     return float(np.partition(maxima, -k)[-k])
 
 
-def _nucleus(scores: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:
-    """Give the ascending indices of the fewest highest scores whose mass reaches top_p, the lowest on ties."""
-    masses = np.exp(scores)
-    whole = masses.sum()
-    # Tokens with less than an equal share of what may be left out cannot fill it together: none of them is needed.
-    candidates = np.flatnonzero(masses >= (1 - top_p) * whole / len(scores))
-    ranked = candidates[np.argsort(-scores[candidates], kind="stable")]
-    count = masses[ranked].cumsum().searchsorted(top_p * whole) + 1
-    return np.sort(ranked[:count])
+def _nucleus(
+    row: "_Row | _native.Softmax", top_p: float, floor: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Give the fewest highest scores whose mass reaches top_p, the lowest ids on ties, without those below `floor`."""
+    wanted = top_p * row.mass()
+    ids, scores = _enough(row, wanted, floor)
+    ranked = np.argsort(-scores, kind="stable")
+    count = np.exp(scores[ranked]).cumsum().searchsorted(wanted) + 1
+    return _keep(np.sort(ranked[:count]), ids, scores)
+
+
+def _enough(
+    row: "_Row | _native.Softmax", wanted: float, floor: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Give all scores above some level whose mass reaches `wanted`, or all from `floor` up: few need to be ranked."""
+    for level in _LEVELS:
+        ids, scores = row.above(max(level, floor))
+        if level <= floor or np.exp(scores).sum() >= wanted:
+            break
+    return ids, scores
 
 
 def _number(value: object) -> bool:

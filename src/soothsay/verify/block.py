@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from soothsay.sampling import Law
 from soothsay.verify.base import Verdict
 from soothsay.verify.noise import Stream
-from soothsay.verify.rejection import Uniform, draw, draw_residual, drawn_from, log_ratio, residual
+from soothsay.verify.rejection import Uniform, draw, draw_residual, drawn_from, log_ratio, residual_mass
 
 
 def block(laws: Sequence[Law], tokens: Sequence[int], draft_laws: Sequence[Law] | None, uniform: Uniform) -> Verdict:
@@ -51,5 +51,5 @@ def _chance(p: Law, q: Law, survival: float) -> float:
     """Give Z / (Z + 1 - P) where Z is the residual mass, p and q the laws that follow the prefix; 1 where P is 1."""
     if survival == 1:
         return 1.0
-    mass = float(residual(p, q, survival).sum())
+    mass = residual_mass(p, q, survival)
     return mass / (mass + 1 - survival)

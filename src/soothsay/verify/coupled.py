@@ -7,7 +7,7 @@ arXiv 2408.07978).
 
 from collections.abc import Sequence
 
-from soothsay.sampling import Law
+from soothsay.sampling import Law, WholeLaw
 from soothsay.verify.base import Verdict
 from soothsay.verify.greedy import match
 from soothsay.verify.noise import Noise
@@ -15,6 +15,8 @@ from soothsay.verify.noise import Noise
 
 def draw_coupled(law: Law, noise: Noise, position: int) -> int:
     """Draw the token at an absolute position: argmax of log p + Gumbel noise over the support, lowest id on ties."""
+    if isinstance(law, WholeLaw):
+        return law.draw_gumbel(noise.stream(position))
     if len(law.ids) == 1:
         return int(law.ids[0])
     return int(law.ids[(law.log_probabilities + noise.gumbel(position, law.ids)).argmax()])

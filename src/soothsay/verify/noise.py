@@ -39,10 +39,13 @@ class Noise:
 
         Target and drafter see the same number for the same token at the same position, whatever the step.
         """
-        start = self._hash((Stream.GUMBEL, position))
-        words = _mix_all(np.uint64(start) + ids.astype(np.uint64) * np.uint64(_GOLDEN))
+        words = _mix_all(np.uint64(self.stream(position)) + ids.astype(np.uint64) * np.uint64(_GOLDEN))
         cells = (words >> np.uint64(12)).view(np.int64).astype(np.float64)  # unsigned words convert ten times slower
         return -np.log(-np.log((cells + 0.5) * _CELL))
+
+    def stream(self, position: int) -> int:
+        """Give the state of the generator whose n-th step from there makes the Gumbel noise of token id n."""
+        return self._hash((Stream.GUMBEL, position))
 
     def uniform(self, start: int, index: int, stream: Stream) -> float:
         """Give a uniform number strictly between 0 and 1 for the step that begins at absolute position `start`.

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from soothsay.sampling import Law
+from soothsay.sampling import Law, WholeLaw
 from soothsay.verify.noise import Stream
 
 Uniform: TypeAlias = Callable[[int, Stream], float]
@@ -40,8 +40,15 @@ def residual(p: Law, q: Law, survival: float) -> NDArray[np.float64]:
     return np.maximum(owed, 0)
 
 
+def residual_mass(p: Law, q: Law, survival: float) -> float:
+    """Give the sum of the residual."""
+    return p.owed(q, survival) if isinstance(p, WholeLaw) else float(residual(p, q, survival).sum())
+
+
 def draw(law: Law, unit: float) -> int:
     """Draw a token from a law with one uniform number."""
+    if isinstance(law, WholeLaw):
+        return law.draw(unit)
     return pick(law.ids, np.exp(law.log_probabilities), unit)
 
 
@@ -51,8 +58,13 @@ def draw_residual(p: Law, q: Law, survival: float, unit: float) -> int:
     Where rounding leaves no residual at all the draw is from p: p and q then agree to the last bits, and a rejection
     there has a probability of that order.
     """
+    token = p.draw_owed(q, survival, unit) if isinstance(p, WholeLaw) else _pick_residual(p, q, survival, unit)
+    return draw(p, unit) if token is None else token
+
+
+def _pick_residual(p: Law, q: Law, survival: float, unit: float) -> int | None:
     owed = residual(p, q, survival)
-    return pick(p.ids, owed, unit) if owed.any() else draw(p, unit)
+    return pick(p.ids, owed, unit) if owed.any() else None
 
 
 def pick(ids: NDArray[np.int64], weights: NDArray[np.float64], unit: float) -> int:
