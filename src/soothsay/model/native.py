@@ -5,8 +5,7 @@ A row's logits are the same bits whatever else is in the pass, however the promp
 
 import os
 from collections.abc import Sequence
-
-import numpy as np
+from itertools import accumulate
 
 from soothsay import _native
 from soothsay.errors import OptionError, Unsupported
@@ -75,8 +74,8 @@ class NativeModel:
         """Raises ContextFull or PromptError (a token outside the vocabulary) before the cache has changed."""
         check(self, feeds)
         logits = self._native.forward([(feed.slot, list(feed.tokens), feed.rows) for feed in feeds])
-        ends = np.cumsum([feed.rows for feed in feeds])
-        return np.split(logits, ends[:-1]) if feeds else []
+        ends = accumulate(feed.rows for feed in feeds)
+        return [logits[end - feed.rows : end] for feed, end in zip(feeds, ends, strict=True)]
 
 
 class _Packer:
