@@ -16,6 +16,7 @@ EXPENSIVE = (1.0, 1.64, 2.3, 2.98, 3.3, 3.57, 5.0, 6.05, *(6.05 + 0.7 * row for 
 ROW_SECONDS = 0.035
 TOKEN_SHARE = 9e-5
 WINDOW = 24
+LONGEST = 2048
 
 Slowness = Callable[[int], float]
 """By how much everything is slower at a step."""
@@ -70,7 +71,9 @@ class Text:
 def coin(acceptance: float | Callable[[int], float], seed: int) -> Callable[[int], bool]:
     """Give independent right and wrong guesses, the same for a position whenever it is asked."""
     chance = acceptance if callable(acceptance) else lambda position: acceptance
-    return lambda position: random.Random(f"{seed} {position}").random() < chance(position)
+    chances = random.Random(seed)
+    drawn = [chances.random() for _ in range(LONGEST)]
+    return lambda position: drawn[position] < chance(position)
 
 
 @dataclass(slots=True)
@@ -122,6 +125,16 @@ class Machine:
         for text in texts:
             controller.forget(text.name)
         return self.seconds - begun
+
+    def pace(self, start: int, end: int) -> float:
+        """Give the tokens a second from one position of the only text to another."""
+        times = [next(seconds for emitted, seconds in self.marks if emitted >= place) for place in (start, end)]
+        return (end - start) / (times[1] - times[0])
+
+    def plain_pace(self) -> float:
+        """Give the tokens a second without drafts, as in the middle of a text."""
+        self.run_fixed([Text(0, 500, {}, prompt=200)], None, 0)
+        return 500 / self.seconds
 
     def run_fixed(self, texts: Sequence[Text], drafter: str | None, gamma: int) -> float:
         """Run texts at a fixed gamma."""

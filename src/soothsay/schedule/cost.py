@@ -32,8 +32,17 @@ WINDOW = 9
 BESIDE_WINDOW = 25
 """Of a draft model's own pace, which does not change by itself: long enough to outlast a change of the machine's."""
 
-LEAST_GAIN = 0.02
-"""How much of a surprise between two neighbouring passes is believed, however many there were before."""
+DOUBTS = 2
+"""Passes that a draft model's probes count for: if the first one was interrupted, it would never be asked again."""
+
+LEAST_GAIN, DRIFT_GAIN = 0.02, 0.2
+"""How much of a surprise between two neighbouring passes is believed after many, and after several of one sign."""
+
+INTERRUPTION = 1.1
+"""A pass that took over three times (the logarithm) what its neighbour lets expect was interrupted."""
+
+DRIFT_MEMORY, DRIFT = 0.75, 0.7
+"""Surprises have one sign when their mean is this share of their mean size (Trigg, 1964), over some four of them."""
 
 PRIOR_WEIGHT = 0.003
 """Of a pass that was only imagined, where one that was measured has 1: it settles what the probes left open."""
@@ -113,15 +122,21 @@ class Cost:
     def __init__(self, shape: Shape, beside: "Cost | None" = None) -> None:
         self.shape = shape
         self._beside = beside
-        self._ratios: deque[float] = deque(maxlen=WINDOW if beside is None else BESIDE_WINDOW)
+        self._ratios = deque(maxlen=WINDOW) if beside is None else deque([1.0] * DOUBTS, BESIDE_WINDOW)
         self._own_pace = 1.0
         self._last: tuple[int, float, int, float] | None = None
         self._pairs = 1 + shape.rounds
+        self._surprise, self._surprise_size = 0.0, 0.0
 
     @property
     def pace(self) -> float:
         """How much slower than the shape passes are now."""
         return self._own_pace if self._beside is None else self._own_pace * self._beside.pace
+
+    @property
+    def drifting(self) -> bool:
+        """Whether neighbouring passes of different widths lately told that the shape is off, all in the same way."""
+        return abs(self._surprise) > max(DRIFT * self._surprise_size, DEVIATION)
 
     def pass_seconds(self, rows: int, context: float, sequences: int = 1) -> float:
         """Give the seconds expected of a pass; arguments as in `Shape.seconds`."""
@@ -140,7 +155,7 @@ class Cost:
             return
         others = 1.0 if self._beside is None else self._beside.pace
         self._ratios.append(seconds / (shape_seconds * others))
-        self._own_pace = sorted(self._ratios)[len(self._ratios) // 2]
+        self._own_pace = sorted(self._ratios)[(len(self._ratios) - 1) // 2]
 
     def _learn_extra(self, rows: int, context: float, sequences: int, seconds: float) -> None:
         """Compare this pass with the one before, on the same machine therefore, when their row counts differ."""
@@ -149,11 +164,18 @@ class Cost:
             return
         expected, expected_before = self.shape.seconds(*self._last[:3]), self.shape.seconds(*before[:3])
         surprise = math.log(seconds / expected) - math.log(before[3] / expected_before)
+        if abs(surprise) > INTERRUPTION:
+            return
         leverage = self.shape.coefficients[0] * ((rows - 1) / expected - (before[0] - 1) / expected_before)
-        gain = max(LEAST_GAIN, 1 / (1 + self._pairs))
+        self._note_surprise(math.copysign(surprise, surprise * leverage))
+        gain = max(DRIFT_GAIN if self.drifting else LEAST_GAIN, 1 / (1 + self._pairs))
         step = gain * min(0.5, max(-0.5, surprise)) * leverage / (leverage**2 + 0.02)
         self.shape = replace(self.shape, extra=min(1.0, max(-1.0, self.shape.extra + step)))
         self._pairs += 1
+
+    def _note_surprise(self, surprise: float) -> None:
+        self._surprise += (1 - DRIFT_MEMORY) * (surprise - self._surprise)
+        self._surprise_size += (1 - DRIFT_MEMORY) * (abs(surprise) - self._surprise_size)
 
 
 Cell = tuple[int, int]

@@ -21,8 +21,8 @@ CURIOSITY_SHARE = 0.01
 CURIOSITY_STEPS = 2.0
 """Plain steps of it that can be saved up."""
 
-INSURED_SHARE = 0.05
-"""Of what speculation has saved in all requests: what it may add to a request's room, up to as many steps again."""
+INSURED_SHARE, INSURED_STEPS = 0.05, 1.0
+"""Of what speculation has saved in all requests: what it may add to a request's room, up to so many plain steps."""
 
 HOPE = 0.95
 """The acceptance at which a drafter that was put aside would have to pay, for another try."""
@@ -79,7 +79,7 @@ class Controller:
             lines = with_values(views, lines, costs)
         speedup, drafts = best_plan(lines, costs)
         if self._since_plain >= self._plain_every:
-            self._plain_every = min(PLAIN_EVERY, 2 * self._plain_every)
+            self._plain_every = FIRST_PLAIN if self._target.drifting else min(PLAIN_EVERY, 2 * self._plain_every)
             return [_choice(view, None, speedup, 0, costs) for view in views]
         total = sum(gamma for _, gamma in drafts.values())
         choices = [_choice(view, drafts.get(place), speedup, total, costs) for place, view in enumerate(views)]
@@ -117,7 +117,7 @@ class Controller:
     def _room(self, request: Hashable, costs: PassCosts) -> float:
         """Give the seconds that a request may lose now; what others saved insures it, within bounds."""
         plain = costs.plain / self._target.pace
-        insured = min(INSURED_SHARE * max(0.0, self._saved), DEBT_STEPS * plain * costs.sequences)
+        insured = min(INSURED_SHARE * max(0.0, self._saved), INSURED_STEPS * plain * costs.sequences)
         return (self._ledgers.get(request, Ledger()).room(plain) + insured) * self._target.pace
 
     def _lines(self, view: View, costs: PassCosts) -> Iterator[Line]:

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from soothsay.schedule.cost import Cost
@@ -104,19 +104,23 @@ def best_plan(lines: Sequence[Sequence[Line]], costs: PassCosts) -> tuple[float,
 
     Gives the speedup of all requests together, and the drafts by place.
     """
-    drafters = sorted({line.drafter for mine in lines for line in mine})
-    markets = [lines]
-    if len(lines) > 1 and len(drafters) > 1:
-        markets += [[[line for line in mine if line.drafter == drafter] for mine in lines] for drafter in drafters]
-    return max((_greedy_plan(market, costs) for market in markets), key=lambda plan: plan[0])
+    chosen = {place: _best_line(mine, costs) for place, mine in enumerate(lines) if mine}
+    used = sorted({line.drafter for line in chosen.values()})
+    choices = [chosen]
+    if len(used) > 1:
+        choices += [dict(_of(drafter, lines)) for drafter in used]
+    return max((_greedy_plan(choice, costs) for choice in choices), key=lambda plan: plan[0])
 
 
-def _greedy_plan(lines: Sequence[Sequence[Line]], costs: PassCosts) -> tuple[float, dict[int, tuple[Line, int]]]:
+def _of(drafter: str, lines: Sequence[Sequence[Line]]) -> Iterator[tuple[int, Line]]:
+    return ((place, line) for place, mine in enumerate(lines) for line in mine if line.drafter == drafter)
+
+
+def _greedy_plan(chosen: Mapping[int, Line], costs: PassCosts) -> tuple[float, dict[int, tuple[Line, int]]]:
     """Add the likeliest next token of any draft, one after the other, and stop where the rate was best.
 
     It looks past a dip: the first token of a pass pays for all that share it, and tiles of rows have edges.
     """
-    chosen = {place: _best_line(mine, costs) for place, mine in enumerate(lines) if mine}
     heap = [(-line.curve[0] * line.value, place, 1) for place, line in chosen.items() if line.curve]
     heapq.heapify(heap)
     sharing: Counter[tuple[str, int]] = Counter()

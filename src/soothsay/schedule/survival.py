@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 POSITIONS = 16
 """Positions of a draft that are counted apart; later ones count as the last."""
 
-LEAST = 0.02
+LEAST = 0.05
 """A position that is reached less often is not worth a thought."""
 
 RECORD_STRENGTH = 4.0
@@ -16,7 +16,7 @@ RECORD_STRENGTH = 4.0
 RECORD_MEMORY = 0.995
 """What a step leaves of the counts of all requests: a new kind of work is known after a few hundred steps."""
 
-FORM_STRENGTH = 3.0
+FORM_STRENGTH = 2.0
 """Successes and failures that "as the others" is worth, against what one request itself has shown."""
 
 FORM_MEMORY = 0.92
