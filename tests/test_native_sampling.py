@@ -163,6 +163,21 @@ def test_tokens_follow_their_law(isa: str) -> None:
     assert stats.chisquare(drawn, 20_000 * np.exp(row) / np.exp(row).sum()).pvalue > 1e-6
 
 
+@on_every_isa
+def test_noise_is_that_of_numpy_to_the_last_bit_of_its_number(isa: str) -> None:
+    """Two tokens, and temperatures that put the second just before or just behind the first.
+
+    The number of the second is so near to 1 that its 53rd bit would move its noise by 2e-12.
+    """
+    noise = Noise(1).gumbel(7, np.arange(50_000))
+    second = int(noise[1:].argmax()) + 1
+    row = np.full(50_000, -math.inf, np.float32)
+    row[[0, second]] = 0, -1
+    for slip, drawn in ((-5e-13, 0), (5e-13, second)):
+        level = Sampling(temperature=1 / (noise[second] - noise[0] - slip))
+        assert draw_coupled(law_through(isa, row, level), Noise(1), 7) == drawn
+
+
 # --- One uniform number
 
 
