@@ -25,20 +25,22 @@ check: .venv-check/ready
 	.venv-check/bin/python -c "$(FETCH)"
 	.venv-check/bin/pytest
 
-sanitize: .venv/ready
-	PATH="$(CURDIR)/.venv/bin:$$PATH" bash scripts/sanitize.sh
+sanitize: .venv-sanitize/ready
+	bash scripts/sanitize.sh .venv-sanitize/bin/python
 
 clean:
-	rm -rf .venv .venv-check build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-check .venv-sanitize build dist .mypy_cache .pytest_cache .ruff_cache
 
 .venv/ready: GROUP := test
 .venv-check/ready: GROUP := check
+.venv-sanitize/ready: GROUP := test
+.venv-sanitize/ready: OPTIONS := -C cmake.define.SOOTHSAY_SANITIZE=ON -C install.strip=false
 
 # Built without isolation and in a folder of its own, so that a change compiles only what it touches.
-.venv/ready .venv-check/ready: $(NATIVE)
+.venv/ready .venv-check/ready .venv-sanitize/ready: $(NATIVE)
 	@echo "Setting up $(@D): packages, then the native code (a few minutes the first time)"
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet "pip>=25.1"
 	$(@D)/bin/pip install --quiet --group build
-	$(@D)/bin/pip install --quiet --group $(GROUP) --no-build-isolation -C build-dir=build/$(@D) --editable .
+	$(@D)/bin/pip install --quiet --group $(GROUP) --no-build-isolation -C build-dir=build/$(@D) $(OPTIONS) --editable .
 	@touch $@
