@@ -21,7 +21,9 @@ if not hasattr(ctypes.CDLL(_native.__file__), "__asan_init"):
     raise SystemExit(f"{_native.__file__} is not built with the sanitizers; `make sanitize` does that")
 CHECK
 
+# What a sanitizer says is written by no Python object: pytest must not hold it back (--capture=sys).
 # One shape of model stands for all where the portable kernels, slow here, compute whole texts.
-exec "$python" -m pytest -p no:cacheprovider -k "not (test_native_bits and portable) or 7to1" "$@" \
+exec "$python" -m pytest -p no:cacheprovider --capture=sys \
+  -k "not (test_native_bits and portable) or 7to1" "$@" \
   tests/model/test_kernels.py tests/model/test_native.py tests/model/test_native_bits.py tests/model/test_cache.py \
   tests/model/test_requantise.py tests/test_native_sampling.py
