@@ -9,7 +9,7 @@ namespace soothsay {
 namespace {
 
 constexpr long PASS_ROWS = 64;  // rows computed together; a longer pass is cut into such pieces
-constexpr long SERIAL_ROWS = 4; // up to here one thread does the work between products: cheaper than a meeting
+constexpr long SERIAL_NUMBERS = 24576;  // up to here one thread does the work between products: cheaper than a meeting
 
 struct Row {
     int feed;  // index in the pass
@@ -144,9 +144,9 @@ class Pass {
         return pages_.data() + page_at_[(run * long(d_.layers_.size()) + layer) * s_.kv_heads + head];
     }
 
-    // All threads meet; then body(row) runs for each of `n` rows.
-    template <class Body> void rows_after(long n, Body&& body) {
-        if (n <= SERIAL_ROWS) {
+    // All threads meet; then body(row) runs for each of `n` rows of about `width` numbers.
+    template <class Body> void rows_after(long n, long width, Body&& body) {
+        if (n * width <= SERIAL_NUMBERS) {
             team_.meet([&] { for (long r = 0; r < n; r++) body(r); });
             return;
         }
@@ -180,7 +180,7 @@ class Pass {
     }
 
     void begin() {
-        rows_after(count(), [&](long r) {
+        rows_after(count(), s_.width, [&](long r) {
             const size_t row_bytes = file_row_bytes(d_.embedding_.kind, s_.width);
             dequantise_row(d_.embedding_.kind, d_.embedding_.rows + rows_[r].token * row_bytes, s_.width, w_.residual.row(r));
             for (long i = 0; i < s_.rope_width / 2; i++) {
@@ -237,13 +237,13 @@ class Pass {
                      {layer.key.weight.get(), &w_.normed, w_.key.row(0), size_t(w_.key.width())},
                      {layer.value.weight.get(), &w_.normed, w_.value.row(0), size_t(w_.value.width())}},
                     count());
-        rows_after(count(), [&](long r) { fill_cache(layer, l, r); });
+        rows_after(count(), w_.query.width() + w_.key.width(), [&](long r) { fill_cache(layer, l, r); });
         team_.share(long(tasks_.size()), 1, [&](long begin, long end) {
             for (long t = begin; t < end; t++) attend(tasks_[t], l, thread);
         });
-        rows_after(count(), [&](long r) { combine(r); });
+        rows_after(count(), w_.attended.width(), [&](long r) { combine(r); });
         products<1>({{layer.attention_output.weight.get(), &w_.attended, w_.update.row(0), size_t(w_.update.width())}}, count());
-        rows_after(count(), [&](long r) {
+        rows_after(count(), s_.width, [&](long r) {
             add_update(r, layer.attention_output);
             normalise(r, layer.feed_forward_norm, w_.normed, r);
         });
@@ -259,7 +259,7 @@ class Pass {
         products<2>({{layer.gate.weight.get(), &w_.normed, w_.gate.row(0), size_t(w_.gate.width())},
                      {layer.up.weight.get(), &w_.normed, w_.up.row(0), size_t(w_.up.width())}},
                     count());
-        rows_after(count(), [&](long r) {
+        rows_after(count(), s_.feed_forward_width, [&](long r) {
             add_bias(w_.gate.row(r), layer.gate, w_.gate.width());
             add_bias(w_.up.row(r), layer.up, w_.up.width());
             k_.swiglu(w_.gate.row(r), w_.up.row(r), w_.hidden.row(r), w_.hidden.width());
@@ -267,7 +267,7 @@ class Pass {
         });
         products<1>({{layer.down.weight.get(), &w_.hidden, w_.update.row(0), size_t(w_.update.width())}}, count());
         const bool last = l + 1 == long(d_.layers_.size());
-        rows_after(count(), [&](long r) {
+        rows_after(count(), s_.width, [&](long r) {
             add_update(r, layer.down);
             if (!last) normalise(r, d_.layers_[l + 1].attention_norm, w_.normed, r);
         });
@@ -276,7 +276,7 @@ class Pass {
     // Wanted rows are consecutive in the result, so one product writes them all.
     void logits() {
         const long n = long(wanted_.size());
-        rows_after(n, [&](long i) { normalise(wanted_[i], d_.output_norm_, w_.final, i); });
+        rows_after(n, s_.width, [&](long i) { normalise(wanted_[i], d_.output_norm_, w_.final, i); });
         float* out = rows_[wanted_[0]].logits;
         products<1>({{d_.output_.weight.get(), &w_.final, out, size_t(s_.vocab_size)}}, n);
         team_.meet([] {});
