@@ -2,8 +2,9 @@
 
 Usage: python -m bench.passes --model MODEL [--context 256] [--llama-python PYTHON]
 
-Row counts take turns, and so do the engines, so that a busy moment of the machine falls on all of them; the figures are
-medians. With an interpreter that has llama-cpp-python, llama.cpp runs beside, on the same token ids.
+Row counts take turns, and so do the engines, so that a busy moment of the machine falls on all of them; each timed pass
+follows an untimed one of the same engine; the figures are medians. With an interpreter that has llama-cpp-python,
+llama.cpp runs beside, on the same token ids.
 """
 
 import argparse
@@ -80,6 +81,7 @@ def _figures(engines: dict[str, Pass], options: argparse.Namespace) -> dict[str,
             read(tokens[: options.context], 0, 1)
         for rows in ROWS:
             for name, read in engines.items():
+                read(tokens[:rows], options.context, rows)  # the other engine's threads may still spin
                 seconds.setdefault((name, rows), []).append(read(tokens[:rows], options.context, rows))
     return {name: _by_rows({rows: median(seconds[name, rows]) for rows in (0, *ROWS)}) for name in engines}
 
