@@ -13,7 +13,9 @@
 #include <immintrin.h>
 #endif
 
+#ifndef INLINE  // the sanitizers' build has its own: it would grow too large
 #define INLINE inline __attribute__((always_inline))
+#endif
 
 namespace soothsay::SOOTHSAY_ISA {
 

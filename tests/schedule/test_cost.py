@@ -19,16 +19,15 @@ def truth(rows: int, context: int) -> float:
     return ROW_SECONDS * (CPU[rows - 1] + 9e-5 * context + 3e-5 * context * (rows - 1))
 
 
-def probes(rounds: int, noise: float, *, seed: int = 0, stolen: float = 0.0) -> list[Probe]:
-    """Rounds over all cells with one-sided noise; in a share `stolen` of the rounds everything takes 1.8 times."""
+def probes(rounds: int, noise: float, *, seed: int = 0) -> list[Probe]:
+    """Rounds over all cells with one-sided noise."""
     chance = random.Random(seed)
     found = []
     for turn in range(rounds):
-        slow = 1.8 if chance.random() < stolen else 1.0
         for rows in ROWS:
             for context in CONTEXTS:
                 spread = 1 + noise * abs(chance.gauss(0, 1))
-                found.append(Probe(turn, rows, context, truth(rows, context) * spread * slow))
+                found.append(Probe(turn, rows, context, truth(rows, context) * spread))
     return found
 
 
@@ -39,15 +38,19 @@ def errors(shape: Shape) -> list[float]:
     return [abs(shape.seconds(*cell) / truth(*cell) / scale - 1) for cell in cells]
 
 
-@pytest.mark.parametrize(("noise", "most"), [(0.0, 0.02), (0.03, 0.04), (0.2, 0.12)])
+@pytest.mark.parametrize(("noise", "most"), [(0.0, 0.02), (0.03, 0.04), (0.2, 0.15)])
 def test_the_shape_is_found(noise: float, most: float) -> None:
     for seed in range(5):
         assert max(errors(Shape.fit(probes(10, noise, seed=seed)))) < most
 
 
 def test_rounds_that_met_a_slower_machine_count_as_pairs() -> None:
-    """Each cell is probed in a different mix of rounds, so that only pairs can tell the machine from the cell."""
-    uneven = [probe for probe in probes(12, 0.02, stolen=0.5) if (probe.round + probe.rows) % 3]
+    """Wide passes were only probed while a core was stolen; the others tell by how much."""
+    uneven = [
+        Probe(probe.round, probe.rows, probe.context, probe.seconds * (1.8 if probe.round % 2 else 1.0))
+        for probe in probes(12, 0.02)
+        if probe.rows <= 6 or probe.round % 2
+    ]
     assert max(errors(Shape.fit(uneven))) < 0.06
 
 
@@ -65,6 +68,11 @@ def test_the_luckiest_cell_is_not_believed() -> None:
         worst = max(abs(shape.seconds(*cell) / truth(*cell) / level - 1) for cell in raw)
         better += worst < worst_raw
     assert better >= 8
+
+
+def test_row_counts_differ_little_from_the_smooth_form_when_noise_is_large() -> None:
+    strays = [max(abs(effect - 1) for effect in Shape.fit(probes(3, 0.25, seed=seed)).effects) for seed in range(10)]
+    assert sum(strays) / len(strays) < 0.06
 
 
 def test_a_kink_of_the_kernels_survives_when_it_is_well_measured() -> None:

@@ -240,9 +240,8 @@ def _effects(smooth: Shape, cells: Mapping[Cell, Sequence[float]], typical: Mapp
 
 def _spread(cells: Mapping[Cell, Sequence[float]], typical: Mapping[Cell, float]) -> float:
     """Estimate the spread of a single pass from the median deviation, which a few interruptions do not move."""
-    strays = [
-        abs(math.log(value / typical[cell])) for cell, values in cells.items() if len(values) > 2 for value in values
-    ]
+    pairs = [(value, typical[cell]) for cell, values in cells.items() if len(values) > 2 for value in values]
+    strays = [abs(math.log(value / middle)) for value, middle in pairs if value != middle]  # the median is no stray
     return 1.4826 * median(strays) if strays else UNKNOWN_SPREAD
 
 
