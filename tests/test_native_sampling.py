@@ -232,6 +232,15 @@ def test_mass_outside_a_draft_law_does_not_cancel(isa: str) -> None:
 
 
 @on_every_isa
+def test_an_exponential_is_right_to_its_last_bits(isa: str) -> None:
+    """Beside a token that is taken away whole, the other's probability stands alone: e^s / (1 + e^s)."""
+    for score in (-np.geomspace(1e-3, 700, 300)).astype(np.float32).tolist():
+        p = law_through(isa, np.array([0, score], np.float32), Sampling(temperature=1.0))
+        expected = math.exp(score) / (1 + math.exp(score))
+        assert residual_mass(p, Law.point(0), 1.0) == pytest.approx(expected, rel=1e-15, abs=0)
+
+
+@on_every_isa
 def test_no_residual_mass_draws_from_the_target(isa: str) -> None:
     p = law_through(isa, np.zeros(128, np.float32), Sampling(temperature=1.0))
     q = Law(p.ids, p.log_probabilities + 1e-12)
