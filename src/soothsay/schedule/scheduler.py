@@ -7,8 +7,6 @@ from typing import Generic, TypeVar
 
 from soothsay.schedule.sequence import Sequence
 
-LONGEST_DRAFT = 16
-
 S = TypeVar("S", bound=Sequence)
 
 
@@ -66,4 +64,4 @@ class Scheduler(Generic[S]):
         """A draft of D tokens emits up to D + 1, and neither `max_tokens` nor the context may be passed."""
         wanted = sequence.max_tokens - sequence.emitted - 1
         room = self._max_length - len(sequence.context) - 1
-        return max(0, min(LONGEST_DRAFT, wanted, room))
+        return max(0, min(wanted, room))
