@@ -1,8 +1,9 @@
 """From an engine's options to its target, its drafters and its policy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from soothsay.calibrate import DRAFT_ROWS, TARGET_ROWS, shape
 from soothsay.draft.base import Drafter
@@ -18,102 +19,119 @@ from soothsay.schedule.plan import Helper
 from soothsay.schedule.policy import FixedGamma, Policy
 
 Gamma: TypeAlias = int | Literal["auto"]
+Name: TypeAlias = str | Path
 
 DRAFT_TOP_K = 32
 FIRST_WINDOW = 32
 """Tokens that a draft model reads before its first guess, under the controller; the rest as the savings pay for it."""
 
-GUESSED_ACCEPTANCE = {"model": 0.75, "ngram": 0.4}
+GUESSED_ACCEPTANCE = {"model": 0.75, "ngram": 0.4, "object": 0.7}
 """Before anything was seen."""
 
 
-class Assembly:
-    """What an engine is made of: `model`, `loaded` (None for a model object), `drafters` by name, and `policy`."""
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an engine is made of; `loaded` is None for a model object."""
 
-    def __init__(
-        self,
-        model: str | Path | Model,
-        draft: str | Path | Drafter,
-        gamma: Gamma,
-        *,
-        threads: int | None,
-        top_k: int | None,
-        requantise: bool,
-        clock: Callable[[], float],
-    ) -> None:
-        self._clock = clock
-        self._gamma = _checked(gamma)
-        self.loaded, loader = _target(model, threads)
-        self.model: Model = self.loaded.model if self.loaded is not None else model  # type: ignore[assignment]
-        if not _is_model_name(draft) and (top_k, requantise) != (DRAFT_TOP_K, True):
-            raise OptionError("draft_top_k and draft_requantise are options of draft models that are loaded by name")
-        self._draft_name: str | Path | None = self._model_name(draft)
-        self.drafters: dict[str, Drafter] = self._simple(draft)
-        if self._draft_name is not None:
-            self._add_model(loader, top_k, requantise)
-        self.policy = self._policy()
-
-    def _model_name(self, draft: str | Path | Drafter) -> str | Path | None:
-        """Give the name of the draft model to load, if any."""
-        if draft == "auto" and self.loaded is not None:
-            return draft_partner(self.loaded.path)
-        if not _is_model_name(draft) or draft == "auto":
-            return None
-        if self.loaded is None:
-            raise OptionError(f"draft is {str(draft)!r}; for a model object it must be none, ngram or a drafter object")
-        return draft  # type: ignore[return-value]
-
-    def _simple(self, draft: str | Path | Drafter) -> dict[str, Drafter]:
-        if draft == "none":
-            return {}
-        if not isinstance(draft, str | Path):
-            if not hasattr(draft, "propose"):
-                raise OptionError(f"draft is {draft!r}; it must be a name or a drafter object")
-            return {"draft": draft}
-        return {"ngram": NgramDrafter()} if self._draft_name is None or self._gamma == "auto" else {}
-
-    def _add_model(self, loader: Loader | None, top_k: int | None, requantise: bool) -> None:
-        assert loader is not None
-        assert self.loaded is not None
-        assert self._draft_name is not None
-        self._draft_model = loader.draft_model(self._draft_name, self.loaded, requantise=requantise)
-        window = FIRST_WINDOW if self._gamma == "auto" else None
-        self.drafters["model"] = ModelDrafter(self._draft_model, self.model.vocab_size, top_k, window)
-
-    def _policy(self) -> Policy:
-        if not self.drafters or self._gamma == 0:
-            return FixedGamma(None, 0)
-        if self._gamma != "auto":
-            return FixedGamma(next(reversed(self.drafters)), self._gamma)
-        target = Cost(self._shape(self.model, self.loaded.path.name, TARGET_ROWS) if self.loaded else Shape.prior())
-        helpers = {name: Helper(self._cost(name, target), GUESSED_ACCEPTANCE.get(name, 0.7)) for name in self.drafters}
-        return Controller(target, helpers)
-
-    def _cost(self, name: str, target: Cost) -> Cost:
-        if name != "model":
-            return Cost(Shape.reading(), beside=target)
-        assert self._draft_name is not None
-        return Cost(self._shape(self._draft_model, f"draft {Path(self._draft_name).name}", DRAFT_ROWS), beside=target)
-
-    def _shape(self, model: Model, name: str, rows: tuple[int, ...]) -> Shape:
-        return shape(model, name, rows, cache_folder() / "costs.json", self._clock)
+    model: Model
+    loaded: Loaded | None
+    drafters: Mapping[str, Drafter]
+    policy: Policy
 
 
-def _target(model: str | Path | Model, threads: int | None) -> tuple[Loaded | None, Loader | None]:
-    if isinstance(model, str | Path):
-        loader = Loader(threads)
-        return loader.target(model), loader
-    if threads is not None:
-        raise OptionError("threads is an option of models that are loaded by name; this one is already built")
-    return None, None
+class _Probed(NamedTuple):
+    """A model whose passes can be timed, and the label that the figures are kept under."""
+
+    model: Model
+    label: str
+    rows: tuple[int, ...]
 
 
-def _is_model_name(draft: str | Path | Drafter) -> bool:
-    """Tell the name of a draft model from the drafters that need no file."""
-    return isinstance(draft, str | Path) and draft not in ("none", "ngram")
+def assemble(
+    model: Name | Model,
+    draft: Name | Drafter,
+    gamma: Gamma,
+    *,
+    threads: int | None,
+    top_k: int | None,
+    requantise: bool,
+    clock: Callable[[], float],
+) -> Parts:
+    """Load what is to be loaded and choose who guesses, and how far; OptionError for options that do not fit."""
+    _check_gamma(gamma)
+    name = _draft_name(model, draft)
+    if name is None and (top_k, requantise) != (DRAFT_TOP_K, True):
+        raise OptionError("draft_top_k and draft_requantise are options of draft models that are loaded by name")
+    if not isinstance(model, str | Path):
+        if threads is not None:
+            raise OptionError("threads is an option of models that are loaded by name; this one is already built")
+        drafters = _without_file(draft)
+        return Parts(model, None, drafters, _policy(gamma, drafters, {}, clock))
+    loader = Loader(threads)
+    target = loader.target(model)
+    probed = {"target": _Probed(target.model, f"{target.path.name} on {threads or 'all'} threads", TARGET_ROWS)}
+    if name is None:
+        drafters = _without_file(draft)
+    else:
+        drafting = loader.draft_model(name, target, requantise=requantise)
+        drafters = _with_model(ModelDrafter(drafting, target.model.vocab_size, top_k, _window(gamma)), gamma)
+        label = f"{Path(name).name} {'in 4 bits' if requantise else 'as it is'} for {probed['target'].label}"
+        probed["model"] = _Probed(drafting, label, DRAFT_ROWS)
+    return Parts(target.model, target, drafters, _policy(gamma, drafters, probed, clock))
 
 
-def _checked(gamma: Gamma) -> Gamma:
+def _check_gamma(gamma: Gamma) -> None:
     if gamma != "auto" and (isinstance(gamma, bool) or not isinstance(gamma, int) or gamma < 0):
         raise OptionError(f"gamma is {gamma!r}; it must be auto, or an integer, 0 (no drafts) or more")
-    return gamma
+
+
+def _draft_name(model: Name | Model, draft: Name | Drafter) -> Name | None:
+    """Give the name of the draft model to load, if any."""
+    if not isinstance(draft, str | Path):
+        if not hasattr(draft, "propose"):
+            legal = "auto, none, ngram, self, a path, an alias or a drafter object"
+            raise OptionError(f"draft is {draft!r}; it must be {legal}")
+        return None
+    if draft in ("none", "ngram"):
+        return None
+    if isinstance(model, str | Path):
+        return draft_partner(model) if draft == "auto" else draft
+    if draft == "auto":
+        return None
+    legal = "auto, none, ngram or a drafter object"
+    raise OptionError(f"draft is {str(draft)!r}; for a model object it must be {legal}")
+
+
+def _without_file(draft: Name | Drafter) -> dict[str, Drafter]:
+    """Give the drafter that a draft without a file stands for, if any."""
+    if not isinstance(draft, str | Path):
+        return {"object": draft}
+    return {} if draft == "none" else {"ngram": NgramDrafter()}
+
+
+def _with_model(drafter: ModelDrafter, gamma: Gamma) -> dict[str, Drafter]:
+    """Under the controller the n-gram drafter stands by, which costs nothing."""
+    return {"ngram": NgramDrafter(), "model": drafter} if gamma == "auto" else {"model": drafter}
+
+
+def _window(gamma: Gamma) -> int | None:
+    return FIRST_WINDOW if gamma == "auto" else None
+
+
+def _policy(
+    gamma: Gamma, drafters: Mapping[str, Drafter], probed: Mapping[str, _Probed], clock: Callable[[], float]
+) -> Policy:
+    if gamma != "auto":
+        return FixedGamma(next(iter(drafters), None), gamma)
+    if not drafters:
+        return FixedGamma(None, 0)
+    file = cache_folder() / "costs.json"
+    shapes = {name: shape(one.model, one.label, one.rows, file, clock) for name, one in probed.items()}
+    return _controller(drafters, shapes)
+
+
+def _controller(drafters: Mapping[str, Drafter], shapes: Mapping[str, Shape]) -> Controller:
+    """Give the controller; what was not measured begins with a guess."""
+    target = Cost(shapes.get("target", Shape.prior()))
+    costs = {name: Cost(shapes.get(name, Shape.reading()), beside=target) for name in drafters}
+    return Controller(target, {name: Helper(cost, GUESSED_ACCEPTANCE[name]) for name, cost in costs.items()})

@@ -2,8 +2,8 @@
 
 import os
 import platform
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from soothsay.model.base import Feed, Model
@@ -18,30 +18,34 @@ CONTEXT_TOKENS = 32
 ROUNDS = 4
 
 
-def shape(
-    model: Model, name: str, rows: tuple[int, ...], path: Path, clock: Callable[[], float] = time.perf_counter
-) -> Shape:
-    """Give the shape of a model's passes, kept in the file `path` by its name, the machine and the version of the kernels."""
+def shape(model: Model, name: str, rows: tuple[int, ...], path: Path, clock: Callable[[], float]) -> Shape:
+    """Give the shape of a model's passes, kept in the file `path` by `name`, machine and version of the kernels.
+
+    A file that cannot be read or written costs the probes anew each time, and nothing else.
+    """
     key = f"{name} {KERNELS} {platform.node()} {platform.machine()} {os.cpu_count()}"
     if (kept := load(path, key)) is not None:
         return kept
     measured = Shape.fit(probes(model, rows, clock))
-    save(path, key, measured)
+    with suppress(OSError):
+        save(path, key, measured)
     return measured
 
 
 def probes(model: Model, rows: tuple[int, ...], clock: Callable[[], float]) -> Iterator[Probe]:
-    """Time passes of each number of rows, round by round, so that each round meets one machine."""
+    """Time passes of each number of rows that fits, round by round, so that each round meets one machine."""
+    held = min(CONTEXT_TOKENS, model.max_length // 2)
+    fitting = [count for count in rows if held + count <= model.max_length]
     slot = model.open()
     try:
-        context = [token % model.vocab_size for token in range(CONTEXT_TOKENS + max(rows))]
-        model.forward([Feed(slot, context[:CONTEXT_TOKENS], rows=0)])
+        tokens = [token % model.vocab_size for token in range(held + max(fitting))]
+        model.forward([Feed(slot, tokens[:held], rows=0)])
         for turn in range(ROUNDS + 1):
-            for count in rows:
+            for count in fitting:
                 begun = clock()
-                model.forward([Feed(slot, context[CONTEXT_TOKENS : CONTEXT_TOKENS + count], rows=count)])
+                model.forward([Feed(slot, tokens[held : held + count], rows=count)])
                 if turn > 0:  # the first round only warms up
-                    yield Probe(turn, count, CONTEXT_TOKENS, clock() - begun)
-                model.truncate(slot, CONTEXT_TOKENS)
+                    yield Probe(turn, count, held, clock() - begun)
+                model.truncate(slot, held)
     finally:
         model.close(slot)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import overload
 
-from soothsay.assemble import DRAFT_TOP_K, Assembly, Gamma
+from soothsay.assemble import DRAFT_TOP_K, Gamma, assemble
 from soothsay.completion import Completion, Piece
 from soothsay.draft.base import Draft, Drafter
 from soothsay.errors import ContextFull
@@ -54,7 +54,7 @@ class Engine:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._rule = Rule(verify)
-        parts = Assembly(
+        parts = assemble(
             model, draft, gamma, threads=threads, top_k=draft_top_k, requantise=draft_requantise, clock=clock
         )
         self._loaded, self._model = parts.loaded, parts.model

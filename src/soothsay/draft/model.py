@@ -128,7 +128,7 @@ class ModelDrafter:
     def _read_on(self, work: _Work) -> None:
         """Read of the skipped context what the ask allows; once the whole is nearly read, go on from there."""
         place, context = work.place, work.ask.context
-        if place.whole is None or self._window is None:
+        if place.whole is None or self._window is None or not work.tokens:
             return
         part = context[place.whole_known : min(place.whole_known + work.ask.reading, len(context) - 1)]
         if not part or max(part) >= self._model.vocab_size:
