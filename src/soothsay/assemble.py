@@ -69,14 +69,15 @@ def assemble(
         return Parts(model, None, drafters, _policy(gamma, drafters, {}, clock))
     loader = Loader(threads)
     target = loader.target(model)
-    probed = {"target": _Probed(target.model, f"{target.path.name} on {threads or 'all'} threads", TARGET_ROWS)}
+    label = f"{target.path.name} on {threads or 'all'} threads"
+    probed = {"target": _Probed(target.model, label, TARGET_ROWS)}
     if name is None:
         drafters = _without_file(draft)
     else:
-        drafting = loader.draft_model(name, target, requantise=requantise)
-        drafters = _with_model(ModelDrafter(drafting, target.model.vocab_size, top_k, _window(gamma)), gamma)
-        label = f"{Path(name).name} {'in 4 bits' if requantise else 'as it is'} for {probed['target'].label}"
-        probed["model"] = _Probed(drafting, label, DRAFT_ROWS)
+        light = loader.draft_model(name, target, requantise=requantise)
+        drafters = _by_model(light, target.model.vocab_size, top_k, gamma)
+        label = f"{Path(name).name} {'in 4 bits' if requantise else 'as it is'} for {label}"
+        probed["model"] = _Probed(light, label, DRAFT_ROWS)
     return Parts(target.model, target, drafters, _policy(gamma, drafters, probed, clock))
 
 
@@ -88,7 +89,7 @@ def _check_gamma(gamma: Gamma) -> None:
 def _draft_name(model: Name | Model, draft: Name | Drafter) -> Name | None:
     """Give the name of the draft model to load, if any."""
     if not isinstance(draft, str | Path):
-        if not hasattr(draft, "propose"):
+        if not isinstance(draft, Drafter):
             legal = "auto, none, ngram, self, a path, an alias or a drafter object"
             raise OptionError(f"draft is {draft!r}; it must be {legal}")
         return None
@@ -109,13 +110,11 @@ def _without_file(draft: Name | Drafter) -> dict[str, Drafter]:
     return {} if draft == "none" else {"ngram": NgramDrafter()}
 
 
-def _with_model(drafter: ModelDrafter, gamma: Gamma) -> dict[str, Drafter]:
-    """Under the controller the n-gram drafter stands by, which costs nothing."""
-    return {"ngram": NgramDrafter(), "model": drafter} if gamma == "auto" else {"model": drafter}
-
-
-def _window(gamma: Gamma) -> int | None:
-    return FIRST_WINDOW if gamma == "auto" else None
+def _by_model(model: Model, vocab_size: int, top_k: int | None, gamma: Gamma) -> dict[str, Drafter]:
+    """Under the controller a model starts from a window, and the n-gram drafter, next to free, stands by."""
+    if gamma != "auto":
+        return {"model": ModelDrafter(model, vocab_size, top_k)}
+    return {"ngram": NgramDrafter(), "model": ModelDrafter(model, vocab_size, top_k, FIRST_WINDOW)}
 
 
 def _policy(

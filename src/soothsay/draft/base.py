@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import NewType, Protocol, runtime_checkable
 
 from soothsay.sampling import Law, Sampling
 
@@ -50,6 +50,7 @@ class Draft:
     read_tokens: int = 0
 
 
+@runtime_checkable
 class Drafter(Protocol):
     """Guesses the continuation of many sequences at once."""
 
