@@ -15,6 +15,7 @@ from soothsay.model.base import Feed, Logits
 from soothsay.schedule.gamma import Controller
 from soothsay.schedule.policy import FixedGamma
 from soothsay.schedule.scheduler import Scheduler
+from soothsay.schedule.views import Step
 from soothsay.text.tokenizer import Tokenizer
 from tests.engines import SpyDrafter, SpyModel, assert_at_rest, drafters, plain, watch_cache
 
@@ -48,6 +49,25 @@ def test_the_same_words_whatever_the_controller_chooses(
     assert drafter.drafted > 20
     assert len({gamma for _, gamma in drafter.asked}) > 1 or batch == 32  # a wide pass has no room for long drafts
     assert_at_rest(engine, model, drafter)
+
+
+def test_the_controller_hears_what_the_answers_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[Step] = []
+    learn = Controller.observe
+
+    def observe(self: Controller, step: Step) -> None:
+        steps.append(step)
+        learn(self, step)
+
+    monkeypatch.setattr(Controller, "observe", observe)
+    engine = Engine(model := SpyModel(), draft=drafters(model)["alike"], gamma="auto", clock=lambda: 0.0)
+    answers = engine.generate(PROMPTS[:2], Sampling(temperature=0.8, seed=11, max_tokens=40))
+    outcomes = [outcome for step in steps for outcome in step.outcomes]
+    stats = [answer.stats for answer in answers]
+    assert sum(outcome.drafted for outcome in outcomes) == sum(one.drafted for one in stats) > 20
+    assert sum(outcome.accepted for outcome in outcomes) == sum(one.accepted for one in stats) > 10
+    read = [one.prompt_tokens > 1 for one in stats]  # such a prompt's last pass emits, and is nobody's choice
+    assert sum(outcome.emitted for outcome in outcomes) == sum(one.tokens for one in stats) - sum(read)
 
 
 # By name
