@@ -7,10 +7,9 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from soothsay.draft.base import Ask, Draft, Drafter, Reader
+from soothsay.draft.base import Ask, Draft, Drafter, Outlook, Reader
 from soothsay.draft.model import ModelDrafter
 from soothsay.draft.ngram import NgramDrafter
-from soothsay.draft.silent import SilentDrafter
 from soothsay.engine import Engine
 from soothsay.model.base import Feed, Logits, Slot
 from soothsay.model.table import TableModel
@@ -81,6 +80,10 @@ class SpyDrafter:
         self.open_readers.append(reader)
         return reader
 
+    def outlook(self, reader: Reader, context: Sequence[int]) -> Outlook | None:
+        assert reader in self.open_readers
+        return self._drafter.outlook(reader, context)
+
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         self.before()
         assert asks, "a call without a question"
@@ -96,10 +99,9 @@ class SpyDrafter:
 
 
 def drafters(model: TableModel) -> dict[str, Drafter]:
-    """One of each kind: silent, of the text itself, much like the target, and nothing like it."""
+    """One of each kind: of the text itself, much like the target, and nothing like it."""
     other = TableModel(model.vocab_size, seed=77)
     return {
-        "none": SilentDrafter(),
         "ngram": NgramDrafter(min_match=1),
         "alike": ModelDrafter(model.blend(other, 0.2), model.vocab_size),
         "unlike": ModelDrafter(other, model.vocab_size, top_k=3),

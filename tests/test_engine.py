@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from soothsay import (
     PromptTooLong,
     Sampling,
 )
-from soothsay.draft.base import Ask, Draft, Reader
+from soothsay.draft.base import Ask, Draft, Outlook, Reader
 from soothsay.draft.model import ModelDrafter
 from soothsay.draft.ngram import NgramDrafter
 from soothsay.load import Loaded
@@ -64,7 +65,7 @@ def test_the_same_words_for_a_seed_whatever_is_drafted(kind: str, chance: Sampli
     drafted = accepted = 0
     for gamma in (0, 1, 2, 3, 5, 8):
         model = SpyModel()
-        engine = Engine(model, draft=drafters(model)[kind], gamma=gamma)
+        engine = Engine(model, draft=drafters(model).get(kind, "none"), gamma=gamma)
         watch_cache(engine, model)
         answers = engine.generate(PROMPTS, sampling)
         assert tokens(answers) == wanted
@@ -84,7 +85,7 @@ def test_the_likeliest_words_by_every_rule(kind: str, rule: str) -> None:
     sampling = Sampling(max_tokens=23, seed=0)
     for gamma in (0, 1, 4, 7):
         model = SpyModel()
-        engine = Engine(model, draft=drafters(model)[kind], gamma=gamma, verify=rule)
+        engine = Engine(model, draft=drafters(model).get(kind, "none"), gamma=gamma, verify=rule)
         assert tokens(engine.generate(PROMPTS, sampling)) == [plain(model, prompt, sampling) for prompt in PROMPTS]
 
 
@@ -109,7 +110,7 @@ def test_a_seed_may_be_any_kind_of_integer() -> None:
 @pytest.mark.parametrize("kind", ["ngram", "alike", "unlike"])
 def test_each_token_is_fed_once_and_full_acceptance_is_no_special_case(kind: str) -> None:
     model = SpyModel()
-    engine = Engine(model, draft=drafters(model)[kind], gamma=3)
+    engine = Engine(model, draft=drafters(model).get(kind, "none"), gamma=3)
     watch_cache(engine, model)
     answers = engine.generate(PROMPTS, Sampling(temperature=0.7, seed=4, max_tokens=40))
     stats = [answer.stats for answer in answers]
@@ -273,8 +274,8 @@ def test_max_tokens_is_exact_and_no_draft_reaches_past_it(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["none", "ngram", "alike"])
 def test_a_full_context_ends_the_answer_and_says_so(kind: str) -> None:
     model = SpyModel(max_length=20)
-    drafter = SpyDrafter(drafters(model)[kind])
-    engine = Engine(model, draft=drafter, gamma=5)
+    drafter = SpyDrafter(drafters(model)[kind]) if kind != "none" else None
+    engine = Engine(model, draft=drafter or "none", gamma=5)
     watch_cache(engine, model)
     sampling = Sampling(max_tokens=14, seed=0)
     prompts = [[1, 2, 1, 2, 1, 2, 1], [0, 1], [3] * 19]
@@ -285,7 +286,7 @@ def test_a_full_context_ends_the_answer_and_says_so(kind: str) -> None:
     assert first.tokens == plain(model, prompts[0], sampling)[:13]
     assert second.tokens == plain(model, prompts[1], sampling)
     assert len(third.tokens) == 1
-    assert all(length + asked + 1 <= 20 for length, asked in drafter.asked)
+    assert drafter is None or all(length + asked + 1 <= 20 for length, asked in drafter.asked)
     assert_at_rest(engine, model, drafter)
 
 
@@ -324,9 +325,14 @@ def test_prompts_that_cannot_be_answered() -> None:
         ({"verify": None}, "verify is None"),
         ({"gamma": -1}, "gamma is -1"),
         ({"gamma": 2.0}, "gamma is 2.0"),
+        ({"gamma": True}, "gamma is True"),
+        ({"gamma": None}, "gamma is None"),
+        ({"gamma": "4"}, r"gamma is '4'; it must be auto, or an integer, 0 \(no drafts\) or more"),
         ({"threads": 2}, "threads is an option of models that are loaded by name"),
-        ({"draft": "smollm2-135m"}, "for a model object it must be none, ngram or a drafter object"),
-        ({"draft": None}, "draft is None; it must be none, ngram, a path"),
+        ({"draft": "smollm2-135m"}, "for a model object it must be auto, none, ngram or a drafter object"),
+        ({"draft": None}, "draft is None; it must be auto, none, ngram, self, a path"),
+        ({"draft": "self"}, "draft is 'self'; for a model object"),
+        ({"draft_top_k": 5, "draft": "auto"}, "draft_top_k and draft_requantise are options of draft models"),
         ({"draft_top_k": 5}, "draft_top_k and draft_requantise are options of draft models"),
         ({"draft_requantise": False, "draft": "none"}, "draft_top_k and draft_requantise are options"),
     ],
@@ -360,17 +366,17 @@ class FakeLoader:
 
     def target(self, name: str) -> Loaded:
         chat = "{% for message in messages %}{{ message.content }}{% endfor %}"
-        return Loaded(self.model, TOY, ChatTemplate(chat))
+        return Loaded(self.model, TOY, ChatTemplate(chat), Path(name))
 
-    def drafter(self, name: str, target: Loaded, *, top_k: int | None, requantise: bool) -> ModelDrafter:
-        return ModelDrafter(self.draft, target.model.vocab_size, top_k)
+    def draft_model(self, name: str, target: Loaded, *, requantise: bool) -> SpyModel:
+        return self.draft
 
 
 def scripted(
     monkeypatch: pytest.MonkeyPatch, script: Sequence[int], gamma: int = 4, max_length: int = 4096
 ) -> tuple[Engine, SpyModel]:
     """An engine that says the script, every draft of which is right."""
-    monkeypatch.setattr("soothsay.engine.Loader", FakeLoader)
+    monkeypatch.setattr("soothsay.assemble.Loader", FakeLoader)
     monkeypatch.setattr(FakeLoader, "model", model := ScriptModel(script, max_length=max_length), raising=False)
     monkeypatch.setattr(FakeLoader, "draft", ScriptModel(script), raising=False)
     engine = Engine("target", draft="draft", gamma=gamma)
@@ -488,7 +494,7 @@ def test_long_prompts_in_chunks_beside_others_that_decode(kind: str, monkeypatch
     monkeypatch.setattr("soothsay.engine.Scheduler", partial(Scheduler, max_batch=3, chunk_tokens=4))
     prompts = [[1, 2] * length for length in (1, 20, 2, 9, 1, 14, 3)]
     model, sampling = SpyModel(), Sampling(max_tokens=8, temperature=0.6, seed=9)
-    engine = Engine(model, draft=drafters(model)[kind], gamma=3)
+    engine = Engine(model, draft=drafters(model).get(kind, "none"), gamma=3)
     watch_cache(engine, model)
     answers = engine.generate(prompts, sampling)
     assert tokens(answers) == [plain(model, prompt, sampling) for prompt in prompts]
@@ -583,6 +589,9 @@ def test_figures_by_their_definitions() -> None:
 
         def open(self) -> Reader:
             return Reader(0)
+
+        def outlook(self, reader: Reader, context: Sequence[int]) -> Outlook:
+            return Outlook()
 
         def propose(self, asks: Sequence[Ask]) -> list[Draft]:
             now[0] += 0.5

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from soothsay.draft.model import ModelDrafter
 from soothsay.draft.ngram import NgramDrafter
 from soothsay.model.table import TableModel
 from soothsay.sampling import Law
+from soothsay.schedule.scheduler import Scheduler
 from soothsay.verify import rejection
 from soothsay.verify.noise import Noise, Stream
 from tests.engines import numbered
@@ -65,13 +68,15 @@ def _chance(text: tuple[int, ...]) -> float:
     return float(chance)
 
 
-def said(monkeypatch: pytest.MonkeyPatch, rule: str, kind: str, runs: int = RUNS) -> Outcome:
+def said(
+    monkeypatch: pytest.MonkeyPatch, rule: str, kind: str, runs: int = RUNS, gamma: int | Literal["auto"] = TOKENS
+) -> Outcome:
     """Ask the same prompt `runs` times, each time with another seed.
 
     The first answer leaves the prompt in the cache, so that all the others draft from their first token on.
     """
     monkeypatch.setattr("soothsay.engine.secrets.randbits", numbered())
-    engine = Engine(target(), draft=drafter(kind), gamma=TOKENS, verify=rule)
+    engine = Engine(target(), draft=drafter(kind), gamma=gamma, verify=rule, clock=lambda: 0.0)
     engine.generate(PROMPT, Sampling(max_tokens=1))
     answers = engine.generate([PROMPT] * runs, SAMPLING)
     counts = Counter(answer.tokens[:TOKENS] for answer in answers)
@@ -105,6 +110,14 @@ def test_what_this_would_catch() -> None:
 def test_the_joint_law_is_the_targets(monkeypatch: pytest.MonkeyPatch, rule: str, kind: str) -> None:
     outcome = said(monkeypatch, rule, kind)
     assert RUNS / 2 < outcome.accepted < outcome.drafted - RUNS / 2
+    assert distance(outcome.counts) < LIMIT
+
+
+def test_the_joint_law_is_the_targets_when_the_controller_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes by how earlier drafts have fared, in this answer and in others, and that must not show."""
+    monkeypatch.setattr("soothsay.engine.Scheduler", partial(Scheduler, max_batch=4))
+    outcome = said(monkeypatch, "block", "model", gamma="auto")
+    assert RUNS / 2 < outcome.accepted < outcome.drafted - RUNS / 4
     assert distance(outcome.counts) < LIMIT
 
 

@@ -245,3 +245,26 @@ def test_nothing_is_printed_outside_a_terminal(capsys: pytest.CaptureFixture[str
     with pytest.raises(ModelError):
         hub.obtain(known(), hub.sources(known()))
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_draft_partner_is_the_usual_one_where_the_cache_folder_has_it(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = known()
+    big = KnownModel("big", 5, "", repository="owner/big", filename="big.gguf", draft="tiny")
+    monkeypatch.setattr(hub, "MODELS", {"tiny": small, "big": big})
+    cache.mkdir()
+    (cache / "big.gguf").write_bytes(b"12345")
+    assert hub.draft_partner("big") is None
+    (cache / "tiny.gguf").write_bytes(DATA[:-1])
+    assert hub.draft_partner("big") is None
+    (cache / "tiny.gguf").write_bytes(DATA)
+    assert hub.draft_partner("big") == hub.draft_partner(cache / "big.gguf") == cache / "tiny.gguf"
+    assert hub.draft_partner("tiny") is None
+    assert hub.draft_partner(cache.parent / "big.gguf") is None
+
+
+def test_a_usual_draft_model_has_an_alias_of_its_own() -> None:
+    drafts = {model.draft for model in hub.MODELS.values()} - {None}
+    assert drafts
+    assert drafts <= set(hub.MODELS)

@@ -72,6 +72,32 @@ def test_a_model_drafts_for_itself_and_is_always_right(write: Write) -> None:
     assert (stats.accepted, stats.steps) == (stats.drafted, 5)
 
 
+@pytest.mark.usefixtures("compiled")
+def test_a_model_in_4_bits_drafts_for_itself(write: Write, cache: Path) -> None:
+    path = write(TARGET, Words())
+    wanted = Engine(path, draft="none").generate(TEXT, SAMPLING)
+    answer = Engine(path, draft="self").generate(TEXT, SAMPLING)
+    assert answer.tokens == wanted.tokens
+    assert answer.stats.accepted > 0
+    assert len(list((cache / "requantised").iterdir())) == 1
+
+
+@pytest.mark.parametrize(("kind", "requantise"), [(Kind.Q4_0, True), (Kind.Q8_0, False)])
+def test_a_model_that_gets_no_lighter_does_not_draft_for_itself(write: Write, kind: Kind, requantise: bool) -> None:
+    path = write(Recipe("llama", kind, vocab_size=264), Words())
+    with pytest.raises(OptionError, match="draft is 'self', but the model's own weights cannot be made lighter"):
+        Engine(path, draft="self", draft_requantise=requantise)
+
+
+@pytest.mark.parametrize("draft", ["auto", "ngram", "draft"])
+def test_the_controller_changes_no_word(write: Write, cache: Path, draft: str) -> None:
+    target = write(TARGET, Words())
+    wanted = Engine(target, draft="none").generate(TEXT, SAMPLING)
+    engine = Engine(target, draft=write(DRAFT, Words()) if draft == "draft" else draft, gamma="auto")
+    assert engine.generate(TEXT, SAMPLING).tokens == wanted.tokens
+    assert (cache / "costs.json").is_file()
+
+
 def test_a_draft_model_with_other_tokens_is_refused_with_the_first_difference(write: Write) -> None:
     stranger = write(DRAFT, Words(special=("<|end|>",)))
     with pytest.raises(DraftMismatch, match=r"id 257 is '<\|im_end\|>' in one and '<\|end\|>' in the other"):

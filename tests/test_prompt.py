@@ -1,5 +1,6 @@
 """What may be asked: one prompt told from many, each kind with the options that fit it."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ TEMPLATE = ChatTemplate(
 
 def encoder(template: ChatTemplate | None = TEMPLATE, words: bool = True) -> Encoder:
     model = TableModel(5, seed=1)
-    return Encoder(Loaded(model, TOY, template) if words else None, vocab_size=5, max_length=8)
+    return Encoder(Loaded(model, TOY, template, Path("toy.gguf")) if words else None, vocab_size=5, max_length=8)
 
 
 @pytest.mark.parametrize("prompt", ["", "ab", [USER], [1, 2], (1, 2), [np.int64(1)], range(3)], ids=str)

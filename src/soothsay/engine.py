@@ -6,20 +6,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeGuard, overload
+from typing import overload
 
+from soothsay.assemble import DRAFT_TOP_K, Gamma, assemble
 from soothsay.completion import Completion, Piece
-from soothsay.draft.base import Ask, Draft, Drafter
-from soothsay.draft.ngram import NgramDrafter
-from soothsay.draft.silent import SilentDrafter
-from soothsay.errors import ContextFull, OptionError
-from soothsay.load import DRAFT_TOP_K, Loaded, Loader
+from soothsay.draft.base import Draft, Drafter
+from soothsay.errors import ContextFull
 from soothsay.model.base import Feed, Logits, Model
 from soothsay.model.prefix import PrefixCache
 from soothsay.prompt import Encoder, Prompt, is_prompt
 from soothsay.request import Request
 from soothsay.sampling import Laws, Sampling
 from soothsay.schedule.scheduler import Scheduler, Turn
+from soothsay.speculation import Speculation
 from soothsay.text.stream import TextStream
 from soothsay.text.tokenizer import Wordless
 from soothsay.verify.noise import Noise
@@ -32,10 +31,12 @@ class Engine:
     """Generates with a target model, helped by a drafter, in the target's own words.
 
     `model` is a path, an alias, or an object with the `Model` protocol (then prompts are token ids). `draft` is
-    "none", "ngram", the path or alias of a draft model, or an object with the `Drafter` protocol. `gamma` tokens are
-    guessed a step and judged by the rule `verify`: "coupled", "block" or "token". `draft_top_k` and `draft_requantise`
-    make a draft model lighter (None and False: as it is). None of these changes the law of the output; with "coupled"
-    none changes a token. `clock` gives seconds.
+    "auto" (the model's usual draft model where the cache folder has it), "none", "ngram", "self" (the target's own
+    weights in 4 bits), the path or alias of a draft model, or an object with the `Drafter` protocol. `gamma` tokens are
+    guessed a step; "auto" guesses as many as measurement says will pay, by n-gram too wherever a model drafts. Guesses
+    are judged by the rule `verify`: "coupled", "block" or "token". `draft_top_k` and `draft_requantise` make a draft
+    model lighter (None and False: as it is). None of these changes the law of the output; with "coupled" none changes
+    a token. `clock` gives seconds.
 
     One engine may be used from several threads; their requests then share its steps.
     """
@@ -45,7 +46,7 @@ class Engine:
         model: str | Path | Model,
         *,
         draft: str | Path | Drafter = "ngram",
-        gamma: int = 4,
+        gamma: Gamma = 4,
         verify: str = "coupled",
         threads: int | None = None,
         draft_top_k: int | None = DRAFT_TOP_K,
@@ -53,9 +54,13 @@ class Engine:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._rule = Rule(verify)
-        self._loaded, self._model, self._drafter = _loaded(model, draft, threads, draft_top_k, draft_requantise)
+        parts = assemble(
+            model, draft, gamma, threads=threads, top_k=draft_top_k, requantise=draft_requantise, clock=clock
+        )
+        self._loaded, self._model = parts.loaded, parts.model
+        self._speculation = Speculation(parts.drafters, parts.policy, clock)
         self._encoder = Encoder(self._loaded, self._model.vocab_size, self._model.max_length)
-        self._scheduler: Scheduler[Request] = Scheduler(gamma=gamma, max_length=self._model.max_length)
+        self._scheduler: Scheduler[Request] = Scheduler(max_length=self._model.max_length)
         self._prefixes = PrefixCache(self._model)
         self._clock = clock
         self._lock = threading.RLock()
@@ -106,24 +111,21 @@ class Engine:
 
     def _run(self, turns: Sequence[Turn[Request]]) -> None:
         begun = self._clock()
-        drafts = self._propose(turns)
+        proposal = self._speculation.propose(turns, waiting=self._scheduler.waiting)
         proposed = self._clock()
-        logits = self._model.forward([_feed(turn, draft) for turn, draft in zip(turns, drafts, strict=True)])
+        feeds = [_feed(turn, draft) for turn, draft in zip(turns, proposal.drafts, strict=True)]
+        logits = self._model.forward(feeds)
         computed = self._clock()
-        for turn, draft, rows in zip(turns, drafts, logits, strict=True):
+        emitted: dict[int, tuple[int, int]] = {}
+        for place, turn in enumerate(turns):
             turn.sequence.spent.draft_seconds += proposed - begun
             turn.sequence.spent.target_seconds += computed - proposed
             if turn.complete:
-                self._commit(turn.sequence, draft, rows)
+                emitted[place] = self._commit(turn.sequence, proposal.drafts[place], logits[place])
+        self._speculation.learn(proposal, emitted, self._clock() - proposed)
 
-    def _propose(self, turns: Sequence[Turn[Request]]) -> list[Draft]:
-        drafting = {place: turn for place, turn in enumerate(turns) if turn.gamma > 0}
-        asks = [_ask(turn.sequence, turn.gamma) for turn in drafting.values()]
-        drafts = dict(zip(drafting, self._drafter.propose(asks) if asks else (), strict=True))
-        return [drafts.get(place, Draft()) for place in range(len(turns))]
-
-    def _commit(self, request: Request, draft: Draft, rows: Logits) -> None:
-        """Judge the draft and emit what is kept."""
+    def _commit(self, request: Request, draft: Draft, rows: Logits) -> tuple[int, int]:
+        """Judge the draft and emit what is kept; give how many drafted tokens that is, and how many in all."""
         start, begun = len(request.context), self._clock()
         verdict = request.verifier.verify(Laws(rows, request.sampling), draft.tokens, draft.laws, start)
         now = self._clock()
@@ -132,6 +134,7 @@ class Engine:
             request.emit(token, "draft" if place < verdict.accepted else "model", now)
             if request.completion is not None:
                 break
+        return verdict.accepted, len(request.context) - start
 
     def _settle(self, request: Request) -> None:
         """Roll the cache back to all but the last token, also when the step was interrupted; let go at the end."""
@@ -169,7 +172,7 @@ class Engine:
     def _submit(self, context: list[int], sampling: Sampling) -> Request:
         with self._held():
             seed = secrets.randbits(64) if sampling.seed is None else int(sampling.seed)
-            reader, slot = self._drafter.open(), self._prefixes.open(context)
+            readers, slot = self._speculation.open(), self._prefixes.open(context)
             request = Request(
                 context=context,
                 prompt_tokens=len(context),
@@ -178,7 +181,7 @@ class Engine:
                 seed=seed,
                 verifier=verifier(self._rule, Noise(seed)),
                 slot=slot,
-                reader=reader,
+                readers=readers,
                 words=TextStream(
                     self._loaded.tokenizer if self._loaded else Wordless(), sampling.stop, sampling.max_tokens
                 ),
@@ -219,7 +222,7 @@ class Engine:
 
     def _retire(self, request: Request) -> None:
         self._scheduler.remove(request)
-        self._drafter.close(request.reader)
+        self._speculation.close(request)
         self._prefixes.keep(request.slot, request.context)
 
     def _whole(self, answers: Iterable[Completion | None]) -> list[Completion]:
@@ -228,47 +231,6 @@ class Engine:
         if any(answer.finish_reason == "context" for answer in done):
             raise ContextFull(f"an answer reached the model's context of {self._model.max_length} tokens", tuple(done))
         return done
-
-
-def _loaded(
-    model: str | Path | Model, draft: str | Path | Drafter, threads: int | None, top_k: int | None, requantise: bool
-) -> tuple[Loaded | None, Model, Drafter]:
-    """Give the target, with its words when it comes from a file, and the drafter."""
-    if not _named(draft) and (top_k, requantise) != (DRAFT_TOP_K, True):
-        raise OptionError("draft_top_k and draft_requantise are options of draft models that are loaded by name")
-    if not isinstance(model, str | Path):
-        if threads is not None:
-            raise OptionError("threads is an option of models that are loaded by name; this one is already built")
-        return None, model, _simple(draft)
-    loader = Loader(threads)
-    target = loader.target(model)
-    if _named(draft):
-        return target, target.model, loader.drafter(draft, target, top_k=top_k, requantise=requantise)
-    return target, target.model, _simple(draft)
-
-
-def _named(draft: str | Path | Drafter) -> TypeGuard[str | Path]:
-    """Tell the name of a draft model from the drafters that need no file."""
-    return isinstance(draft, str | Path) and draft not in ("none", "ngram")
-
-
-def _simple(draft: str | Path | Drafter) -> Drafter:
-    match draft:
-        case "none":
-            return SilentDrafter()
-        case "ngram":
-            return NgramDrafter()
-        case str() | Path():
-            raise OptionError(f"draft is {str(draft)!r}; for a model object it must be none, ngram or a drafter object")
-        case _ if not hasattr(draft, "propose"):
-            raise OptionError(f"draft is {draft!r}; it must be none, ngram, a path, an alias or a drafter object")
-        case _:
-            return draft
-
-
-def _ask(request: Request, gamma: int) -> Ask:
-    draw = request.verifier.drafting(len(request.context))
-    return Ask(request.reader, request.context, gamma, request.sampling, draw)
 
 
 def _feed(turn: Turn[Request], draft: Draft) -> Feed:

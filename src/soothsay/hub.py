@@ -32,7 +32,7 @@ class Wheel:
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model that has an alias: the file that it is, and where that file can be had."""
+    """A model that has an alias: the file that it is, where that file can be had, and the alias of its draft model."""
 
     alias: str
     file_bytes: int
@@ -41,6 +41,7 @@ class KnownModel:
     filename: str
     revision: str = "main"
     wheel: Wheel | None = None
+    draft: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ MODELS = {
             sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
             filename="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            draft="qwen2.5-coder-0.5b",
         ),
     )
 }
@@ -99,6 +101,12 @@ def resolve(name: str | Path, *, progress: bool | None = None) -> Path:
         known = ", ".join(MODELS)
         raise ModelNotFound(f"no file {str(name)!r}; legal is a path to a .gguf file or one of: {known}")
     return path
+
+
+def draft_partner(name: str | Path) -> Path | None:
+    """Give the file of a model's usual draft model, when the cache folder has it."""
+    model = MODELS.get(str(name)) or next((known for known in MODELS.values() if cached(known) == Path(name)), None)
+    return cached(MODELS[model.draft]) if model is not None and model.draft is not None else None
 
 
 def sources(model: KnownModel) -> list[Source]:

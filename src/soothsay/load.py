@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from soothsay.draft.model import ModelDrafter
 from soothsay.errors import DraftMismatch, OptionError, TemplateError
 from soothsay.hub import cache_folder, resolve
 from soothsay.model.architectures import describe
@@ -16,16 +15,15 @@ from soothsay.model.gguf import GGUFFile
 from soothsay.text.template import ChatTemplate
 from soothsay.text.tokenizer import Tokenizer
 
-DRAFT_TOP_K = 32
-
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model with its words; `template` is None where the file has none."""
+    """A model with its words, and the file that it came from; `template` is None where the file has none."""
 
     model: Model
     tokenizer: Tokenizer
     template: ChatTemplate | None
+    path: Path
 
 
 class Loader:
@@ -39,22 +37,24 @@ class Loader:
         file = GGUFFile.open(resolve(name))
         model = self._build(describe(file))
         file.leave_memory()
-        return Loaded(model, Tokenizer.from_metadata(file.metadata), _template(file))
+        return Loaded(model, Tokenizer.from_metadata(file.metadata), _template(file), file.path)
 
-    def drafter(
-        self, name: str | Path, target: Loaded, *, top_k: int | None = DRAFT_TOP_K, requantise: bool = True
-    ) -> ModelDrafter:
+    def draft_model(self, name: str | Path, target: Loaded, *, requantise: bool = True) -> Model:
         """Load a draft model for a target; DraftMismatch, naming the first difference, for another vocabulary.
 
-        `requantise` keeps its matrices in 4 bits; `top_k` cuts its laws (None: no cut). Both change speed, never words.
+        `requantise` keeps its matrices in 4 bits, which changes speed, never words. The name "self" is the target's own
+        weights in 4 bits; OptionError where they have no more than that already.
         """
-        file = GGUFFile.open(resolve(name))
+        file = GGUFFile.open(target.path if name == "self" else resolve(name))
         if difference := target.tokenizer.first_difference(Tokenizer.from_metadata(file.metadata)):
             raise DraftMismatch(f"{name} cannot draft here, its tokens must be the target's: {difference}")
         decoder = describe(file)
-        model = self._build(self._lighten(decoder, file.path) if requantise else decoder)
+        lighter = self._lighten(decoder, file.path) if requantise else decoder
+        if name == "self" and lighter is decoder:
+            raise OptionError("draft is 'self', but the model's own weights cannot be made lighter")
+        model = self._build(lighter)
         file.leave_memory()
-        return ModelDrafter(model, target.model.vocab_size, top_k)
+        return model
 
 
 def _native(threads: int | None) -> tuple[Callable[[Decoder], Model], Callable[[Decoder, Path], Decoder]]:

@@ -1,6 +1,7 @@
 """One request on its way through the engine."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from soothsay.completion import Completion, FinishReason, Piece, Source, Stats
@@ -38,7 +39,7 @@ class Request(Sequence):
     seed: int
     verifier: Verifier
     slot: Slot
-    reader: Reader
+    readers: Mapping[str, Reader]
     words: TextStream
     max_length: int
     cached_tokens: int

@@ -95,6 +95,20 @@ def test_every_option_arrives() -> None:
     }
 
 
+def test_gamma_may_be_auto() -> None:
+    report = json.loads(run("hi", "--json", "--gamma", "auto", "--draft", "self").stdout)
+    assert (FakeEngine.made["gamma"], FakeEngine.made["draft"]) == ("auto", "self")
+    assert (report["gamma"], report["draft"]) == ("auto", "self")
+
+
+@pytest.mark.parametrize("gamma", ["x", "-1", "1.5", "²", "", "AUTO"])
+def test_any_other_gamma_is_an_error_of_one_line(gamma: str) -> None:
+    result = run("hi", f"--gamma={gamma}")
+    assert result.exit_code != 0
+    assert result.stderr.endswith(f"gamma is {gamma!r}; it must be auto, or an integer, 0 (no drafts) or more\n")
+    assert (result.stdout, result.stderr.count("\n")) == ("", 1)
+
+
 def test_text_goes_out_and_figures_go_to_standard_error() -> None:
     """A tab must come out as a tab, and no colour code may reach a file."""
     result = run("hi")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import soothsay.draft.model as module
-from soothsay.draft.base import Ask, Draft, Reader
+from soothsay.draft.base import Ask, Draft, Outlook, Reader
 from soothsay.draft.model import ModelDrafter
 from soothsay.errors import OptionError
 from soothsay.model.base import Feed, Logits, Slot
@@ -36,8 +36,10 @@ def noisy_draw(seed: int) -> Callable[[Law, int], int]:
     return lambda law, position: draw_coupled(law, Noise(seed), position)
 
 
-def ask(reader: Reader, context: Sequence[int], gamma: int, sampling: Sampling = SAMPLING, seed: int = 0) -> Ask:
-    return Ask(reader, context, gamma, sampling, noisy_draw(seed))
+def ask(
+    reader: Reader, context: Sequence[int], gamma: int, sampling: Sampling = SAMPLING, seed: int = 0, reading: int = 0
+) -> Ask:
+    return Ask(reader, context, gamma, sampling, noisy_draw(seed), reading)
 
 
 def expected_probabilities(row: np.ndarray, temperature: float, top_k: int) -> dict[int, float]:
@@ -47,11 +49,11 @@ def expected_probabilities(row: np.ndarray, temperature: float, top_k: int) -> d
     return {token: weight / sum(weights.values()) for token, weight in weights.items()}
 
 
-def rollout(model: TableModel, asked: Ask, vocab_size: int, top_k: int) -> tuple[int, ...]:
-    """Draft one token after the other, each from the whole prefix, with no cache to get wrong."""
+def rollout(model: TableModel, asked: Ask, vocab_size: int, top_k: int, start: int = 0) -> tuple[int, ...]:
+    """Draft one token after the other, each from the whole prefix (from `start` on), with no cache to get wrong."""
     tokens = list(asked.context)
     for _ in range(asked.gamma):
-        p = expected_probabilities(model.logits(tokens)[:vocab_size], asked.sampling.temperature, top_k)
+        p = expected_probabilities(model.logits(tokens[start:])[:vocab_size], asked.sampling.temperature, top_k)
         ids = np.array(sorted(p), np.int64)
         tokens.append(asked.draw(Law(ids, np.log([p[int(token)] for token in ids])), len(tokens)))
     return tuple(tokens[len(asked.context) :])
@@ -207,3 +209,115 @@ def test_close_gives_the_slot_back() -> None:
 def test_top_k_below_one_is_refused() -> None:
     with pytest.raises(OptionError, match="top_k is 0"):
         ModelDrafter(TableModel(6, seed=1), 6, top_k=0)
+
+
+# A window
+
+
+TEXT = random.Random(8).choices(range(6), k=20)
+
+
+class Windowed:
+    """One reader of a drafter with a window of 4 tokens."""
+
+    def __init__(self, max_length: int = 4096) -> None:
+        self.model = WatchedModel(max_length=max_length)
+        self.drafter = ModelDrafter(self.model, 6, top_k=4, window=4)
+        self.reader = self.drafter.open()
+
+    def draft(self, context: Sequence[int], start: int, reading: int = 0) -> int:
+        """Check a draft against one by a model that saw the context from `start` on; give the tokens read besides."""
+        asked = ask(self.reader, context, 3, reading=reading)
+        (draft,) = self.drafter.propose([asked])
+        assert draft.tokens == rollout(self.model, asked, 6, top_k=4, start=start)
+        return draft.read_tokens
+
+
+def test_the_first_drafts_come_from_the_window_alone() -> None:
+    windowed, context = Windowed(), list(TEXT)
+    assert windowed.draft(context, start=16) == 0
+    assert windowed.model.passes == [[4], [1], [1]]
+    for token in (1, 5, 0):
+        context.append(token)
+        assert windowed.draft(context, start=16) == 0
+
+
+def test_a_text_within_the_window_is_read_whole() -> None:
+    assert Windowed().draft(TEXT[:4], start=0) == 0
+
+
+def test_it_reads_on_as_far_as_it_may_and_goes_on_from_the_whole() -> None:
+    windowed = Windowed()
+    assert [windowed.draft(TEXT, start=16, reading=5) for _ in range(4)] == [5, 5, 5, 4]
+    assert [feed for (feed,) in windowed.model.passes if feed > 1] == [4, 5, 5, 5, 4]
+    assert len(windowed.model._held) == 1
+    assert windowed.draft([*TEXT, 2, 3], start=0, reading=5) == 0
+
+
+def test_after_a_long_stretch_by_others_it_starts_anew_and_keeps_what_it_read() -> None:
+    windowed = Windowed()
+    assert windowed.draft(TEXT, start=16, reading=19) == 19
+    windowed.draft(TEXT, start=0)
+    longer = TEXT + TEXT[::-1]
+    assert windowed.draft(longer, start=36) == 0
+    assert windowed.draft(longer, start=36, reading=99) == 19  # the other 20 were read before, but for the last
+    assert windowed.draft([*longer, 1], start=0) == 0
+
+
+def test_a_window_that_is_left_behind_is_given_up() -> None:
+    windowed = Windowed()
+    assert windowed.draft(TEXT, start=16, reading=6) == 6
+    assert windowed.draft(TEXT * 2, start=36, reading=6) == 6
+    assert len(windowed.model._held) == 2
+    assert windowed.draft(TEXT * 2, start=36, reading=99) == 27
+    assert windowed.draft(TEXT * 2, start=0) == 0
+
+
+@pytest.mark.parametrize("reading", [0, 7, 99])
+def test_close_gives_the_slots_of_a_window_back(reading: int) -> None:
+    windowed = Windowed()
+    windowed.draft(TEXT, start=16, reading=reading)
+    windowed.drafter.close(windowed.reader)
+    assert windowed.model._held == {}
+
+
+def test_a_foreign_token_before_the_window_does_not_hinder_it() -> None:
+    windowed = Windowed()
+    context = [1, 2, 6, *TEXT]
+    assert windowed.draft(context, start=19, reading=2) == 2
+    assert windowed.draft(context, start=19, reading=2) == 0
+
+
+def test_nothing_is_read_for_a_context_that_is_too_long() -> None:
+    windowed = Windowed(max_length=20)
+    windowed.draft(TEXT[:17], start=13)
+    windowed.model.passes.clear()
+    assert windowed.drafter.propose([ask(windowed.reader, TEXT * 2, 3, reading=99)]) == [Draft((), ())]
+    assert windowed.model.passes == []
+
+
+@pytest.mark.parametrize("window", [None, 4])
+def test_the_outlook_is_what_the_first_pass_reads_beyond_one_token(window: int | None) -> None:
+    rng, model, context, lags = random.Random(3), WatchedModel(), list(TEXT), list[int]()
+    drafter = ModelDrafter(model, 6, window=window)
+    reader = drafter.open()
+    for _ in range(60):
+        outlook = drafter.outlook(reader, context)
+        assert outlook is not None
+        model.passes.clear()
+        (draft,) = drafter.propose([ask(reader, context, rng.randint(1, 4), reading=rng.randint(0, 1))])
+        assert model.passes[0] == [outlook.lag_tokens + 1]
+        lags.append(outlook.lag_tokens)
+        accepted = draft.tokens[: rng.randint(0, len(draft.tokens))]
+        context += [*accepted, *rng.choices(range(6), k=rng.choice((1, 1, 2, 9)))]
+    assert lags[0] == (19 if window is None else 3)
+    assert {0, 1} < set(lags)
+
+
+def test_there_is_no_outlook_where_there_will_be_no_draft() -> None:
+    drafter = ModelDrafter(WatchedModel(vocab_size=3, max_length=5), 8)
+    long, foreign = drafter.open(), drafter.open()
+    assert drafter.outlook(long, [1] * 5) == Outlook(lag_tokens=4)
+    assert drafter.outlook(long, [1] * 6) is None
+    drafter.propose([ask(foreign, [0, 5, 1], 2)])
+    assert drafter.outlook(foreign, [0, 5, 1, 2]) is None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from soothsay.draft.base import Ask, Draft, Reader
+from soothsay.draft.base import Ask, Draft, Outlook, Reader
 from soothsay.draft.ngram import REFRESH_DEPTH, Match, NgramDrafter, SuffixAutomaton
 from soothsay.errors import OptionError
 from soothsay.sampling import Law, Sampling
@@ -178,3 +178,24 @@ def test_readers_do_not_mix_and_gamma_zero_draws_nothing() -> None:
     first, second = drafter.open(), drafter.open()
     drafts = drafter.propose([ask(first, "abcab", 2), ask(second, "xyxyx", 3), ask(first, "abcab", 0)])
     assert drafts == [Draft((ord("c"), ord("a"))), Draft(tuple(map(ord, "yxy"))), Draft()]
+
+
+@pytest.mark.parametrize(("text", "length"), [("xabcab", 2), ("abcabca", 4), ("abca", None), ("abc", None), ("", None)])
+def test_the_outlook_is_the_length_of_the_match(text: str, length: int | None) -> None:
+    drafter = NgramDrafter()
+    reader = drafter.open()
+    outlook = drafter.outlook(reader, [*map(ord, text)])
+    assert outlook == (None if length is None else Outlook(lag_tokens=0, confidence=length))
+
+
+def test_an_outlook_before_each_draft_changes_none() -> None:
+    drafter, rng, context = NgramDrafter(), random.Random(3), ReadOnce()
+    watched, plain = drafter.open(), drafter.open()
+    for _ in range(30):
+        context.extend(rng.choices(range(3), k=rng.randint(0, 6)))
+        context.read_from = 0
+        outlook = drafter.outlook(watched, context)
+        context.read_from = 0
+        first, second = drafter.propose([ask(watched, context, 4), ask(plain, list(context.copy()), 4)])
+        assert first == second
+        assert (outlook is None) == (first == Draft())

@@ -4,12 +4,12 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from soothsay.cli.guard import guard
-from soothsay.errors import EmptyPrompt, PromptError
+from soothsay.errors import EmptyPrompt, OptionError, PromptError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,8 +22,12 @@ ACCEPTED_STYLE = "green"
 def generate(
     prompt: Annotated[str | None, typer.Argument(help="The prompt; read from standard input when not given.")] = None,
     model: Annotated[str, typer.Option(help="An alias, or the path of a .gguf file.")] = "smollm2-135m",
-    draft: Annotated[str, typer.Option(metavar="none|ngram|MODEL", help="Who guesses.")] = "ngram",
-    gamma: Annotated[int, typer.Option(help="How many tokens are guessed a step.")] = 4,
+    draft: Annotated[
+        str, typer.Option(metavar="auto|none|ngram|self|MODEL", help="Who guesses; auto takes the best at hand.")
+    ] = "ngram",
+    gamma: Annotated[
+        str, typer.Option(metavar="auto|N", help="How many tokens are guessed a step; auto measures what pays.")
+    ] = "4",
     max_tokens: Annotated[int, typer.Option(help="The answer's length in tokens, at most.")] = 256,
     temperature: Annotated[float, typer.Option(help="0 takes the likeliest token.")] = 0.0,
     top_k: Annotated[int, typer.Option(help="Draw from the K likeliest tokens; 0 is off.")] = 0,
@@ -53,13 +57,21 @@ def generate(
 
         text = _given(prompt) if prompt is not None else _read(raw)
         sampling = Sampling(temperature, top_k, top_p, min_p, seed, max_tokens, tuple(stop or ()))
-        engine = Engine(model, draft=draft, gamma=gamma, verify=verify, threads=threads)
+        engine = Engine(model, draft=draft, gamma=_gamma(gamma), verify=verify, threads=threads)
         pieces = engine.stream(text, sampling, raw=raw, system=system)
         if as_json:
-            options = {"model": model, "draft": draft, "gamma": gamma, "verify": verify}
+            options = {"model": model, "draft": draft, "gamma": _gamma(gamma), "verify": verify}
             _print_json(pieces, options)
         else:
             _show(pieces)
+
+
+def _gamma(text: str) -> int | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    if not (text.isascii() and text.isdigit()):
+        raise OptionError(f"gamma is {text!r}; it must be auto, or an integer, 0 (no drafts) or more")
+    return int(text)
 
 
 def _given(prompt: str) -> str:

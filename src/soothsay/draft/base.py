@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import NewType, Protocol, runtime_checkable
 
 from soothsay.sampling import Law, Sampling
 
@@ -11,10 +11,22 @@ Reader = NewType("Reader", int)
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a drafter could do for a sequence now.
+
+    `lag_tokens` must be read before the first guess; `confidence` is a hint, a match length (0: no hint).
+    """
+
+    lag_tokens: int = 0
+    confidence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A request for up to `gamma` tokens that continue `context` (prompt and output so far; read only).
 
     `draw(law, position)` is the only source of chance: it draws the token at an absolute position from a law.
+    `reading` tokens of the context that the drafter skipped so far may be read besides.
     """
 
     reader: Reader
@@ -22,6 +34,7 @@ class Ask:
     gamma: int
     sampling: Sampling
     draw: Callable[[Law, int], int]
+    reading: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +42,24 @@ class Draft:
     """Drafted tokens and the law that each was really drawn from.
 
     `laws` has one entry a token, or is None when the tokens were chosen without chance (every law a point mass).
+    `read_tokens` says how much of the `reading` that was allowed took place.
     """
 
     tokens: tuple[int, ...] = ()
     laws: tuple[Law, ...] | None = None
+    read_tokens: int = 0
 
 
+@runtime_checkable
 class Drafter(Protocol):
     """Guesses the continuation of many sequences at once."""
 
     def open(self) -> Reader:
         """Start to follow a sequence."""
+        ...
+
+    def outlook(self, reader: Reader, context: Sequence[int]) -> Outlook | None:
+        """Tell what a draft for the sequence would take; None when there is nothing to guess from."""
         ...
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:

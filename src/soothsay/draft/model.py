@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from soothsay.draft.base import Ask, Draft, Reader
+from soothsay.draft.base import Ask, Draft, Outlook, Reader
 from soothsay.errors import OptionError
 from soothsay.model.base import Feed, Logits, Model, Slot
 from soothsay.sampling import Law, law
@@ -16,13 +16,22 @@ CHUNK_TOKENS = 512
 class _Place:
     """Where one sequence stands in the draft model.
 
-    The slot holds context[:known], then `guesses`: its own drafts, which the context may or may not have taken up.
+    The slot holds context[start:known], then `guesses`: its own drafts, which the context may or may not have taken up.
+    While `start` is above 0, `whole` reads the context from its beginning: context[:whole_known] so far.
     """
 
     slot: Slot
+    start: int = 0
     known: int = 0
     guesses: list[int] = field(default_factory=list)
+    whole: Slot | None = None
+    whole_known: int = 0
     foreign: bool = False
+
+    def held(self, context: Sequence[int]) -> int:
+        """Give how much of the context the slot's content reaches; its last token is always to be fed."""
+        taken_up = _common(self.guesses, context[self.known : self.known + len(self.guesses)])
+        return min(self.known + taken_up, len(context) - 1)
 
 
 @dataclass(slots=True)
@@ -35,6 +44,7 @@ class _Work:
     unread: Sequence[int]
     tokens: list[int] = field(default_factory=list)
     laws: list[Law] = field(default_factory=list)
+    read_tokens: int = 0
 
 
 class ModelDrafter:
@@ -44,16 +54,20 @@ class ModelDrafter:
     tokens before drawing (None: no cut), which keeps the verifier's work small and its promise whole, since the law
     recorded is the one drawn from. At temperature 0 the laws are point masses and none are recorded.
 
+    With a `window`, a draft never waits for more than so many tokens to be read: the model starts from the most recent
+    ones, and reads the context from its beginning as far as each ask allows. None reads all before the first guess.
+
     A draft is shorter where the draft model's own context ends, and empty for a sequence with a token beyond its
     vocabulary.
     """
 
-    def __init__(self, model: Model, target_vocab_size: int, top_k: int | None = 32) -> None:
+    def __init__(self, model: Model, target_vocab_size: int, top_k: int | None = 32, window: int | None = None) -> None:
         if top_k is not None and top_k < 1:
             raise OptionError(f"the draft model's top_k is {top_k}; it must be at least 1, or None for no cut")
         self._model = model
         self._vocab_size = min(model.vocab_size, target_vocab_size)
         self._top_k = top_k
+        self._window = window
         self._places: dict[Reader, _Place] = {}
         self._readers = count()
 
@@ -63,7 +77,18 @@ class ModelDrafter:
         return reader
 
     def close(self, reader: Reader) -> None:
-        self._model.close(self._places.pop(reader).slot)
+        place = self._places.pop(reader)
+        self._model.close(place.slot)
+        if place.whole is not None:
+            self._model.close(place.whole)
+
+    def outlook(self, reader: Reader, context: Sequence[int]) -> Outlook | None:
+        """Give what must be read before the first guess, beyond the one token that each pass reads anyway."""
+        place = self._places[reader]
+        if place.foreign or len(context) > self._model.max_length:
+            return None
+        unread = len(context) - place.held(context)
+        return Outlook(lag_tokens=(unread if self._window is None else min(unread, self._window)) - 1)
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         works = [self._begin(ask) for ask in asks]
@@ -71,6 +96,8 @@ class ModelDrafter:
             feeds = [_feed(work) for work in active]
             for work, feed, logits in zip(active, feeds, self._model.forward(feeds), strict=True):
                 self._advance(work, feed, logits)
+        for work in works:
+            self._read_on(work)
         return [_draft(work) for work in works]
 
     def _begin(self, ask: Ask) -> _Work:
@@ -81,13 +108,38 @@ class ModelDrafter:
 
     def _catch_up(self, place: _Place, context: Sequence[int]) -> Sequence[int]:
         """Roll back the guesses that the context did not take up; give what it has beyond, the last token at least."""
-        held = place.known + _common(place.guesses, context[place.known :])
-        held = min(held, len(context) - 1)
-        self._model.truncate(place.slot, held)
-        place.known, place.guesses = held, []
-        unread = context[held:]
+        place.known = place.held(context)
+        place.guesses = []
+        self._model.truncate(place.slot, place.known - place.start)
+        if self._window is not None and len(context) - place.known > self._window:
+            self._start_anew(place, len(context) - self._window)
+        unread = context[place.known :]
         place.foreign = max(unread) >= self._model.vocab_size
         return unread
+
+    def _start_anew(self, place: _Place, start: int) -> None:
+        """Begin a window; a slot that reads from the context's beginning is kept to read on."""
+        if place.start == 0:
+            place.whole, place.whole_known = place.slot, place.known
+        else:
+            self._model.close(place.slot)
+        place.slot, place.start, place.known = self._model.open(), start, start
+
+    def _read_on(self, work: _Work) -> None:
+        """Read of the skipped context what the ask allows; once the whole is nearly read, go on from there."""
+        place, context = work.place, work.ask.context
+        if place.whole is None or self._window is None or not work.tokens:
+            return
+        part = context[place.whole_known : min(place.whole_known + work.ask.reading, len(context) - 1)]
+        if not part or max(part) >= self._model.vocab_size:
+            return
+        self._model.forward([Feed(place.whole, part, rows=0)])
+        place.whole_known += len(part)
+        work.read_tokens = len(part)
+        if len(context) - place.whole_known <= self._window // 2:
+            self._model.close(place.slot)
+            place.slot, place.start, place.known, place.guesses = place.whole, 0, place.whole_known, []
+            place.whole, place.whole_known = None, 0
 
     def _advance(self, work: _Work, feed: Feed, logits: Logits) -> None:
         """Note what the model has read, and draw the next token once it has read all."""
@@ -114,7 +166,8 @@ def _feed(work: _Work) -> Feed:
 
 
 def _draft(work: _Work) -> Draft:
-    return Draft(tuple(work.tokens), None if work.ask.sampling.temperature == 0 else tuple(work.laws))
+    laws = None if work.ask.sampling.temperature == 0 else tuple(work.laws)
+    return Draft(tuple(work.tokens), laws, work.read_tokens)
 
 
 def _common(guesses: Sequence[int], tokens: Sequence[int]) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, cycle, islice
 
-from soothsay.draft.base import Ask, Draft, Reader
+from soothsay.draft.base import Ask, Draft, Outlook, Reader
 from soothsay.errors import OptionError
 
 ROOT = 0
@@ -106,6 +106,11 @@ class NgramDrafter:
         self._texts[reader] = SuffixAutomaton()
         return reader
 
+    def outlook(self, reader: Reader, context: Sequence[int]) -> Outlook | None:
+        """Give the match length as the hint."""
+        match = self._match(reader, context)
+        return Outlook(confidence=match.length) if match.length >= self._min_match else None
+
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         return [self._guess(ask) for ask in asks]
 
@@ -115,12 +120,17 @@ class NgramDrafter:
     def _guess(self, ask: Ask) -> Draft:
         if ask.gamma == 0:
             return Draft()
-        text = self._texts[ask.reader]
-        for token in ask.context[text.size :]:
-            text.append(token)
-        if text.match.length < self._min_match:
+        match = self._match(ask.reader, ask.context)
+        if match.length < self._min_match:
             return Draft()
-        return Draft(_continuation(ask.context, text.match.end, ask.gamma))
+        return Draft(_continuation(ask.context, match.end, ask.gamma))
+
+    def _match(self, reader: Reader, context: Sequence[int]) -> Match:
+        """Read what the context has grown by; give its longest repeated suffix."""
+        text = self._texts[reader]
+        for place in range(text.size, len(context)):
+            text.append(context[place])
+        return text.match
 
 
 def _continuation(context: Sequence[int], end: int, gamma: int) -> tuple[int, ...]:

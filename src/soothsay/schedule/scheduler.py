@@ -1,11 +1,10 @@
-"""Who runs in the next step, what is fed, and how far ahead is guessed. Decides; touches no array."""
+"""Who runs in the next step, what is fed, and how far a draft may go. Decides; touches no array."""
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from soothsay.errors import OptionError
 from soothsay.schedule.sequence import Sequence
 
 S = TypeVar("S", bound=Sequence)
@@ -13,30 +12,36 @@ S = TypeVar("S", bound=Sequence)
 
 @dataclass(frozen=True, slots=True)
 class Turn(Generic[S]):
-    """What one sequence does in a step: feed `pending` tokens of its context and then a draft of up to `gamma`.
+    """What one sequence does in a step: feed `pending` tokens of its context and then a draft of up to `reach`.
 
-    `complete` says that the whole context is then in the cache, so that tokens can be emitted.
+    `complete` says that the whole context is then in the cache, so that tokens can be emitted; `decoding`, that it
+    was all but its last token before.
     """
 
     sequence: S
     pending: list[int]
-    gamma: int
     complete: bool
+    reach: int
+
+    @property
+    def decoding(self) -> bool:
+        return self.complete and len(self.pending) == 1
 
 
 class Scheduler(Generic[S]):
     """Runs up to `max_batch` sequences at once, the others in order of arrival; long prompts go in chunks."""
 
-    def __init__(self, *, gamma: int, max_length: int, max_batch: int = 32, chunk_tokens: int = 256) -> None:
-        """`gamma` tokens are asked of the drafter, fewer where `max_tokens` or `max_length` come first."""
-        if isinstance(gamma, bool) or not isinstance(gamma, int) or gamma < 0:
-            raise OptionError(f"gamma is {gamma!r}; it must be an integer, 0 (no drafts) or more")
-        self._gamma = gamma
+    def __init__(self, *, max_length: int, max_batch: int = 32, chunk_tokens: int = 256) -> None:
         self._max_length = max_length
         self._max_batch = max_batch
         self._chunk_tokens = chunk_tokens
         self._waiting: deque[S] = deque()
         self._running: list[S] = []
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a sequence waits for a place."""
+        return bool(self._waiting)
 
     def add(self, sequence: S) -> None:
         self._waiting.append(sequence)
@@ -53,11 +58,10 @@ class Scheduler(Generic[S]):
     def _turn(self, sequence: S, cached: int) -> Turn[S]:
         pending = sequence.context[cached : cached + self._chunk_tokens]
         complete = cached + len(pending) == len(sequence.context)
-        decoding = complete and len(pending) == 1
-        return Turn(sequence, pending, self._reach(sequence) if decoding else 0, complete)
+        return Turn(sequence, pending, complete, self._reach(sequence))
 
     def _reach(self, sequence: S) -> int:
         """A draft of D tokens emits up to D + 1, and neither `max_tokens` nor the context may be passed."""
         wanted = sequence.max_tokens - sequence.emitted - 1
         room = self._max_length - len(sequence.context) - 1
-        return max(0, min(self._gamma, wanted, room))
+        return max(0, min(wanted, room))

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 POSITIONS = 16
-"""Positions of a draft that are counted apart; later ones count as the last."""
+"""Positions of a draft that are counted apart, and the most that are planned; later ones count as the last."""
 
 LEAST = 0.05
 """A position that is reached less often is not worth a thought."""
@@ -88,8 +88,8 @@ class Survival:
         """Give s_1, s_2, ... for up to `reach` tokens; `confidence` is the drafter's hint (a match length), 0: none."""
         record, odds = self._record(drafter, confidence), self._forms[request][drafter].odds
         curve, survival = [], 1.0
-        for place in range(reach):
-            survival *= _shifted(record.acceptance(min(place, POSITIONS - 1)), odds)
+        for place in range(min(reach, POSITIONS)):
+            survival *= _shifted(record.acceptance(place), odds)
             if survival < LEAST:
                 break
             curve.append(survival)

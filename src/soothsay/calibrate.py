@@ -1,0 +1,51 @@
+"""What passes of a model cost on this machine: a second of paired probes, the first time only."""
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from soothsay.model.base import Feed, Model
+from soothsay.schedule.cost import Probe, Shape, load, save
+
+KERNELS = 1
+"""To be raised when the native code is made faster: shapes measured before it are then measured anew."""
+
+TARGET_ROWS = (1, 2, 3, 5, 8, 16)
+DRAFT_ROWS = (1, 2, 8, 24)
+CONTEXT_TOKENS = 32
+ROUNDS = 4
+
+
+def shape(model: Model, name: str, rows: tuple[int, ...], path: Path, clock: Callable[[], float]) -> Shape:
+    """Give the shape of a model's passes, kept in the file `path` by `name`, machine and version of the kernels.
+
+    A file that cannot be read or written costs the probes anew each time, and nothing else.
+    """
+    key = f"{name} {KERNELS} {platform.node()} {platform.machine()} {os.cpu_count()}"
+    if (kept := load(path, key)) is not None:
+        return kept
+    measured = Shape.fit(probes(model, rows, clock))
+    with suppress(OSError):
+        save(path, key, measured)
+    return measured
+
+
+def probes(model: Model, rows: tuple[int, ...], clock: Callable[[], float]) -> Iterator[Probe]:
+    """Time passes of each number of rows that fits, round by round, so that each round meets one machine."""
+    held = min(CONTEXT_TOKENS, model.max_length // 2)
+    fitting = [count for count in rows if held + count <= model.max_length]
+    slot = model.open()
+    try:
+        tokens = [token % model.vocab_size for token in range(held + max(fitting))]
+        model.forward([Feed(slot, tokens[:held], rows=0)])
+        for turn in range(ROUNDS + 1):
+            for count in fitting:
+                begun = clock()
+                model.forward([Feed(slot, tokens[held : held + count], rows=count)])
+                if turn > 0:  # the first round only warms up
+                    yield Probe(turn, count, held, clock() - begun)
+                model.truncate(slot, held)
+    finally:
+        model.close(slot)

@@ -1,0 +1,47 @@
+"""How a step's drafts are chosen: by the controller, or by a number that the user fixed."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from soothsay.schedule.views import Choice, Price, Step, View
+
+
+class Policy(Protocol):
+    """Chooses drafters and gammas before a step, and hears what came of them."""
+
+    def plan(self, views: Sequence[View], other_rows: int = 0, *, waiting: bool = False) -> list[Choice]:
+        """Choose for the requests that decode, beside `other_rows` of prompts; `waiting`: others wait for a place."""
+        ...
+
+    def readable_tokens(self, view: View, drafter: str, sequences: int = 1) -> int:
+        """Give how much of the context a drafter may read now beyond what its draft needs."""
+        ...
+
+    def observe(self, step: Step) -> None: ...
+
+    def forget(self, request: Hashable) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedGamma:
+    """Always `gamma` tokens from one drafter, as far as the request's reach allows; None drafts nothing."""
+
+    drafter: str | None
+    gamma: int
+
+    def plan(self, views: Sequence[View], other_rows: int = 0, *, waiting: bool = False) -> list[Choice]:
+        return [self._choice(view) for view in views]
+
+    def readable_tokens(self, view: View, drafter: str, sequences: int = 1) -> int:
+        return 0
+
+    def observe(self, step: Step) -> None:
+        pass
+
+    def forget(self, request: Hashable) -> None:
+        pass
+
+    def _choice(self, view: View) -> Choice:
+        gamma = min(self.gamma, view.reach) if self.drafter in view.sources else 0
+        return Choice(view, self.drafter if gamma else None, gamma, gamma, Price(0.0, 0.0), speedup=1.0)

@@ -1,0 +1,101 @@
+"""Drafters and the policy that chooses among them, as the engine sees them: one proposal a step, one lesson from it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from soothsay.draft.base import Ask, Draft, Drafter, Reader
+from soothsay.request import Request
+from soothsay.schedule.policy import Policy
+from soothsay.schedule.scheduler import Turn
+from soothsay.schedule.views import Choice, Outcome, Source, Step, View
+
+NO_DRAFT = Draft()
+
+
+@dataclass(slots=True)
+class Proposal:
+    """The drafts of a step, by place in its turns; the choices of those that decode; seconds spent, by drafter."""
+
+    drafts: list[Draft]
+    choices: dict[int, Choice]
+    other_rows: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Speculation:
+    """Asks the drafters that the policy chooses, and tells the policy what became of their drafts."""
+
+    def __init__(self, drafters: Mapping[str, Drafter], policy: Policy, clock: Callable[[], float]) -> None:
+        self._drafters = drafters
+        self._policy = policy
+        self._clock = clock
+
+    def open(self) -> dict[str, Reader]:
+        """Start to follow a sequence with every drafter."""
+        readers: dict[str, Reader] = {}
+        try:
+            for name, drafter in self._drafters.items():
+                readers[name] = drafter.open()
+        except BaseException:
+            self._close(readers)
+            raise
+        return readers
+
+    def close(self, request: Request) -> None:
+        """Forget a request."""
+        self._close(request.readers)
+        self._policy.forget(request)
+
+    def propose(self, turns: Sequence[Turn[Request]], *, waiting: bool) -> Proposal:
+        """Choose and draft for the turns that decode."""
+        views = {place: self._view(turn) for place, turn in enumerate(turns) if turn.decoding}
+        other_rows = sum(len(turn.pending) for turn in turns if not turn.decoding)
+        chosen = self._policy.plan(list(views.values()), other_rows, waiting=waiting) if views else []
+        choices = dict(zip(views, chosen, strict=True))
+        proposal = Proposal([NO_DRAFT] * len(turns), choices, other_rows)
+        asked = sorted((choice.drafter, place) for place, choice in choices.items() if choice.drafter is not None)
+        for name, group in groupby(asked, key=lambda ask: ask[0]):
+            places = [place for _, place in group]
+            begun = self._clock()
+            asks = [self._ask(turns[place].sequence, choices[place], len(views)) for place in places]
+            for place, draft in zip(places, self._drafters[name].propose(asks), strict=True):
+                proposal.drafts[place] = draft
+            proposal.seconds[name] = self._clock() - begun
+        return proposal
+
+    def learn(self, proposal: Proposal, emitted: Mapping[int, tuple[int, int]], target_seconds: float) -> None:
+        """Hear, by place, how many drafted tokens were kept and how many tokens emitted."""
+        outcomes = [
+            Outcome(choice, len(proposal.drafts[place].tokens), *emitted[place], proposal.drafts[place].read_tokens)
+            for place, choice in proposal.choices.items()
+        ]
+        if outcomes:
+            self._policy.observe(Step(outcomes, target_seconds, proposal.seconds, proposal.other_rows))
+
+    def _view(self, turn: Turn[Request]) -> View:
+        request = turn.sequence
+        outlooks = {
+            name: drafter.outlook(request.readers[name], request.context) for name, drafter in self._drafters.items()
+        }
+        sources = {
+            name: Source(outlook.lag_tokens, outlook.confidence)
+            for name, outlook in outlooks.items()
+            if outlook is not None
+        }
+        return View(request, len(request.context), turn.reach, request.max_tokens - request.emitted, sources)
+
+    def _ask(self, request: Request, choice: Choice, sequences: int) -> Ask:
+        assert choice.drafter is not None
+        return Ask(
+            request.readers[choice.drafter],
+            request.context,
+            choice.gamma,
+            request.sampling,
+            request.verifier.drafting(len(request.context)),
+            self._policy.readable_tokens(choice.view, choice.drafter, sequences),
+        )
+
+    def _close(self, readers: Mapping[str, Reader]) -> None:
+        for name, reader in readers.items():
+            self._drafters[name].close(reader)

@@ -1,0 +1,83 @@
+"""Probes of a model: what they cost is what is measured, once a machine, and no disk can stop them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from soothsay import calibrate
+from soothsay.calibrate import CONTEXT_TOKENS, ROUNDS, probes, shape
+from soothsay.model.base import Feed, Logits
+from soothsay.schedule.cost import Probe
+from tests.engines import SpyModel
+
+ROWS = (1, 2, 8)
+
+
+class TimedModel(SpyModel):
+    """A pass takes a second and a quarter for each further row; the first three take ten times as long."""
+
+    now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def forward(self, feeds: Sequence[Feed]) -> list[Logits]:
+        (feed,) = feeds
+        slow = 10 if len(self.passes) <= len(ROWS) else 1
+        self.now += slow * (1 + 0.25 * (len(feed.tokens) - 1))
+        return super().forward(feeds)
+
+
+class NoModel(SpyModel):
+    def forward(self, feeds: Sequence[Feed]) -> list[Logits]:
+        raise AssertionError("it was measured before")
+
+
+def test_rounds_of_passes_after_one_that_only_warms_up() -> None:
+    model = TimedModel()
+    found = list(probes(model, ROWS, model.clock))
+    wanted = [(turn, rows) for turn in range(1, ROUNDS + 1) for rows in ROWS]
+    assert found == [Probe(turn, rows, CONTEXT_TOKENS, 1 + 0.25 * (rows - 1)) for turn, rows in wanted]
+    (first,), *others = model.passes
+    assert (len(first.tokens), first.rows) == (CONTEXT_TOKENS, 0)
+    assert [(len(feed.tokens), feed.rows) for (feed,) in others] == [(rows, rows) for rows in ROWS * (ROUNDS + 1)]
+    assert model.open_slots == 0
+
+
+def test_a_model_with_little_context_is_probed_as_far_as_it_goes() -> None:
+    model = TimedModel(max_length=10)
+    assert {probe.rows for probe in probes(model, ROWS, model.clock)} == {1, 2}
+
+
+def test_a_probe_that_fails_leaves_no_slot_behind() -> None:
+    model = NoModel()
+    with pytest.raises(AssertionError):
+        list(probes(model, ROWS, lambda: 0.0))
+    assert model.open_slots == 0
+
+
+def test_the_shape_is_what_was_measured_and_is_kept(tmp_path: Path) -> None:
+    path, model = tmp_path / "costs.json", TimedModel()
+    found = shape(model, "toy", ROWS, path, model.clock)
+    for rows in ROWS:
+        assert found.seconds(rows, CONTEXT_TOKENS) == pytest.approx(1 + 0.25 * (rows - 1), rel=0.02)
+    assert shape(NoModel(), "toy", ROWS, path, model.clock) == found
+
+
+def test_another_model_or_faster_kernels_are_measured_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, model = tmp_path / "costs.json", TimedModel()
+    shape(model, "toy", ROWS, path, model.clock)
+    with pytest.raises(AssertionError, match="measured before"):
+        shape(NoModel(), "other", ROWS, path, model.clock)
+    monkeypatch.setattr(calibrate, "KERNELS", calibrate.KERNELS + 1)
+    with pytest.raises(AssertionError, match="measured before"):
+        shape(NoModel(), "toy", ROWS, path, model.clock)
+
+
+def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path, model, again = tmp_path / "file" / "costs.json", TimedModel(), TimedModel()
+    found = shape(model, "toy", ROWS, path, model.clock)
+    assert found == shape(again, "toy", ROWS, path, again.clock)
+    assert again.passes
