@@ -29,7 +29,7 @@ class Way:
     gamma: int
 
     def __str__(self) -> str:
-        return "none" if self.draft == "none" else f"{Path(self.draft).stem} gamma {self.gamma}"
+        return "none" if self.draft == "none" else f"{Path(self.draft).name} gamma {self.gamma}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def main() -> int:
         print(_line(row), flush=True)
     differences = [row.difference for row in rows if row.difference]
     print(f"{len(asked)} prompts, {len(rows)} runs: {len(differences) or 'no'} differences")
-    report = {"model": Path(options.model).stem, "prompts": len(asked), "differences": differences}
+    report = {"model": Path(options.model).name, "prompts": len(asked), "differences": differences}
     print(json.dumps(report | {"tokens": sum(row.tokens for row in rows), "runs": len(rows)}))
     return 1 if differences else 0
 

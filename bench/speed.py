@@ -1,6 +1,6 @@
 """Does it pay? Plain and speculative decoding in turn, prompt by prompt, in one process.
 
-Usage: python -m bench.speed --prompts FILE.jsonl --model MODEL [--draft ngram|MODEL] [--gamma 4]
+Usage: python -m bench.speed --prompts FILE.jsonl --model MODEL [--draft ngram|MODEL] [--gamma 4|auto]
 
 The speedup of a prompt is plain seconds over speculative seconds, from the first emitted token to the last, everything
 in between included. The figure is the median over the prompts.
@@ -58,7 +58,7 @@ def main() -> int:
             f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}" for name, value in report.items()
         )
     )
-    print(json.dumps({"model": Path(options.model).stem, "draft": Path(options.draft).stem} | report))
+    print(json.dumps({"model": Path(options.model).name, "draft": Path(options.draft).name} | report))
     return 0 if report["identical"] else 1
 
 
@@ -69,7 +69,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=10, help="how many of them")
     parser.add_argument("--model", default="qwen2.5-coder-1.5b", help="an alias or the path of a .gguf file")
     parser.add_argument("--draft", default="ngram", help="ngram, or a draft model")
-    parser.add_argument("--gamma", type=int, default=4)
+    parser.add_argument("--gamma", type=lambda text: text if text == "auto" else int(text), default=4)
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=7)
