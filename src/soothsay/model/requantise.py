@@ -8,6 +8,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,13 +32,19 @@ BLOCK_BYTES = 20
 
 
 def requantise(decoder: Decoder, runtime: "Runtime", source: Path, folder: Path) -> Decoder:
-    """Give the decoder with 4-bit matrices, from `folder` when the file `source` was requantised before."""
+    """Give the decoder with 4-bit matrices, from `folder` when the file `source` was requantised before.
+
+    A folder that cannot be written costs the next load a search, and nothing else.
+    """
     chosen = {tensor.name: tensor for tensor in _chosen(decoder)}
     if not chosen:
         return decoder
     kept = folder / f"{_digest(source)}-{VERSION}.q4_1"
     if not kept.exists() or kept.stat().st_size != sum(_bytes(tensor) for tensor in chosen.values()):
-        _write(kept, [_search(tensor, runtime) for tensor in chosen.values()])
+        found = {name: _searched(tensor, runtime) for name, tensor in chosen.items()}
+        with suppress(OSError):
+            _write(kept, [tensor.data for tensor in found.values()])
+        return _replaced(decoder, found)
     return _replaced(decoder, _mapped(chosen, kept))
 
 
@@ -58,9 +65,9 @@ def _bytes(tensor: Tensor) -> int:
     return outputs * (inputs // GROUP) * BLOCK_BYTES
 
 
-def _search(tensor: Tensor, runtime: "Runtime") -> NDArray[np.uint8]:
+def _searched(tensor: Tensor, runtime: "Runtime") -> Tensor:
     outputs, inputs = tensor.shape
-    return runtime.requantise(int(tensor.kind), outputs, inputs, tensor.data)
+    return replace(tensor, kind=Kind.Q4_1, data=runtime.requantise(int(tensor.kind), outputs, inputs, tensor.data))
 
 
 def _write(path: Path, arrays: list[NDArray[np.uint8]]) -> None:
