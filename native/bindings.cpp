@@ -27,6 +27,7 @@ using NumpyBytes = nb::ndarray<nb::numpy, uint8_t, nb::ndim<2>>;
 
 struct Runtime {
     std::shared_ptr<Team> team;
+    std::shared_ptr<Arena> arena;
     const Kernels* kernels;
 };
 
@@ -66,7 +67,7 @@ std::shared_ptr<Matrix> pack(Runtime& runtime, int kind, long outputs, long inpu
     if (outputs < 1 || inputs < 1 || rows.nbytes() != outputs * file_row_bytes(Kind(kind), inputs))
         throw std::invalid_argument("the bytes given are not those of the matrix");
     const nb::gil_scoped_release release;
-    return std::make_shared<Matrix>(*runtime.team, Kind(kind), outputs, inputs, rows.data());
+    return std::make_shared<Matrix>(*runtime.team, *runtime.arena, Kind(kind), outputs, inputs, rows.data());
 }
 
 // The kernels' product alone, for tests and measurements.
@@ -197,7 +198,7 @@ NB_MODULE(_native, m) {
     nb::class_<Runtime>(m, "Runtime")
         .def("__init__", [](Runtime* self, int threads, const std::string& isa) {
             if (threads < 1 || threads > 1024) throw std::invalid_argument("threads must be between 1 and 1024");
-            new (self) Runtime{std::make_shared<Team>(threads), &kernels_of(isa)};
+            new (self) Runtime{std::make_shared<Team>(threads), std::make_shared<Arena>(), &kernels_of(isa)};
         }, nb::arg("threads"), nb::arg("isa"))
         .def_prop_ro("threads", [](const Runtime& r) { return r.team->size(); })
         .def_prop_ro("isa", [](const Runtime& r) { return r.kernels->name; })

@@ -9,16 +9,38 @@
 
 namespace soothsay {
 
+namespace {
+
+constexpr size_t HUGE_PAGE = size_t(2) << 20, LINE = 64;
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t SLAB = 0;  // each matrix apart, so that a read past its end is seen
+#else
+constexpr size_t SLAB = 32 * HUGE_PAGE;
+#endif
+
+}  // namespace
+
 void* allocate(size_t bytes) {
-    constexpr size_t huge = size_t(2) << 20, line = 64;
-    const size_t alignment = bytes >= 4 * huge ? huge : line;
+    const size_t alignment = bytes >= 4 * HUGE_PAGE ? HUGE_PAGE : LINE;
     const size_t size = (bytes + alignment - 1) / alignment * alignment;
     void* p = std::aligned_alloc(alignment, size > 0 ? size : alignment);
     if (p == nullptr) throw std::bad_alloc();
 #if defined(MADV_HUGEPAGE)
-    if (alignment == huge) madvise(p, size, MADV_HUGEPAGE);
+    if (alignment == HUGE_PAGE) madvise(p, size, MADV_HUGEPAGE);
 #endif
     return p;
+}
+
+std::shared_ptr<uint8_t[]> Arena::take(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const size_t size = (bytes + LINE - 1) / LINE * LINE;
+    if (used_ + size > size_) {
+        size_ = size > SLAB ? size : SLAB;
+        slab_ = std::shared_ptr<uint8_t[]>(static_cast<uint8_t*>(allocate(size_)), FreeMemory());
+        used_ = 0;
+    }
+    used_ += size;
+    return {slab_, slab_.get() + used_ - size};
 }
 
 namespace {
@@ -213,17 +235,18 @@ void dequantise_row(Kind kind, const uint8_t* row, long inputs, float* out) {
         for (long i = 0; i < inputs; i += GROUP * f.groups, row += f.file_bytes) dequantise_block(f, row, out + i);
 }
 
-Matrix::Matrix(Team& team, Kind kind, long outputs, long inputs, const uint8_t* rows) {
+Matrix::Matrix(Team& team, Arena& arena, Kind kind, long outputs, long inputs, const uint8_t* rows) {
     const Format& f = format_of(kind);
     const size_t row_bytes = file_row_bytes(kind, inputs);
     const size_t tile_bytes = f.bits == 0 ? size_t(padded(inputs) * TILE) * f.file_bytes
                                           : inputs / (GROUP * f.groups) * (f.groups * group_bytes(f) + tail_bytes(f));
     tiles_ = {kind, padded(inputs), outputs, tile_bytes, nullptr};
-    data_ = buffer<uint8_t>(bytes());
+    data_ = arena.take(bytes());
     tiles_.data = data_.get();
     team.run([&](int) {
         team.share(outputs, TILE, [&](long begin, long end) {
             uint8_t* tile = data_.get() + begin / TILE * tile_bytes;
+            std::memset(tile, 0, tile_bytes);
             for (long c = begin; c < end; c++) pack_column(f, rows + c * row_bytes, inputs, int(c - begin), tile);
         });
     });

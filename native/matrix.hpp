@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 
 #include "kernels/kernels.hpp"
 #include "threads.hpp"
@@ -25,6 +26,18 @@ template <class T> Buffer<T> buffer(size_t count) {
     return out;
 }
 
+// Memory for packed matrices, on huge pages whatever a matrix's own size: products read all of it in each pass, and with
+// small pages they wait for address translation as long as for memory.
+class Arena {
+  public:
+    std::shared_ptr<uint8_t[]> take(size_t bytes);
+
+  private:
+    std::mutex mutex_;
+    std::shared_ptr<uint8_t[]> slab_;
+    size_t used_ = 0, size_ = 0;
+};
+
 size_t file_row_bytes(Kind kind, long inputs);
 
 // One row of a file's tensor as floats.
@@ -33,7 +46,7 @@ void dequantise_row(Kind kind, const uint8_t* row, long inputs, float* out);
 class Matrix {
   public:
     // `rows` holds outputs x inputs in the file's own format, row after row.
-    Matrix(Team& team, Kind kind, long outputs, long inputs, const uint8_t* rows);
+    Matrix(Team& team, Arena& arena, Kind kind, long outputs, long inputs, const uint8_t* rows);
 
     const Tiles& tiles() const { return tiles_; }
     long tile_count() const { return (tiles_.outputs + TILE - 1) / TILE; }
@@ -41,7 +54,7 @@ class Matrix {
 
   private:
     Tiles tiles_;
-    Buffer<uint8_t> data_;
+    std::shared_ptr<uint8_t[]> data_;
 };
 
 }  // namespace soothsay

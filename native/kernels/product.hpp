@@ -95,8 +95,6 @@ struct Super6 {  // 8 groups of two halves with signed 8-bit scales, times one h
     }
 };
 
-template <class Format> constexpr long block_bytes() { return Format::GROUPS * Format::GROUP_BYTES + Format::TAIL; }
-
 INLINE void store_columns(float* out, F value, long columns) {
     if (columns >= W) return store(out, value);
     float lane[W];

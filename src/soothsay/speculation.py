@@ -87,15 +87,13 @@ class Speculation:
 
     def _ask(self, request: Request, choice: Choice, sequences: int) -> Ask:
         assert choice.drafter is not None
-        starts = choice.view.sources[choice.drafter].lag_tokens > choice.gamma  # its own reading is enough for one step
-        reading = 0 if starts else self._policy.readable_tokens(choice.view, choice.drafter, sequences)
         return Ask(
             request.readers[choice.drafter],
             request.context,
             choice.gamma,
             request.sampling,
             request.verifier.drafting(len(request.context)),
-            reading,
+            self._policy.readable_tokens(choice.view, choice.drafter, sequences),
         )
 
     def _close(self, readers: Mapping[str, Reader]) -> None:
