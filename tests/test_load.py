@@ -131,9 +131,9 @@ def test_a_package_that_was_installed_without_its_extension(write: Write, tmp_pa
     """Not a stand-in for a missing module but a missing file: Python words that failure in another way."""
     package = Path(soothsay.__file__).parent
     shutil.copytree(package, tmp_path / "soothsay", ignore=shutil.ignore_patterns("_native*", "__pycache__"))
-    code = (
+    code = (  # without the finder of an editable install, which knows where the extension was built
         "import sys\n"
-        "sys.meta_path = [finder for finder in sys.meta_path if isinstance(finder, type)]\n"  # not an editable install's
+        "sys.meta_path = [finder for finder in sys.meta_path if isinstance(finder, type)]\n"
         "import soothsay; soothsay.Engine(sys.argv[1]).generate([1, 2])"
     )
     command = [sys.executable, "-c", code, str(write(TARGET, Words()))]
