@@ -9,7 +9,7 @@ from soothsay.model.base import Slot
 from soothsay.request import Request
 from soothsay.sampling import Sampling
 from soothsay.schedule.scheduler import Turn
-from soothsay.schedule.views import Choice, Outcome, Price, Source, Step, View
+from soothsay.schedule.views import Choice, Outcome, Source, Step, View
 from soothsay.speculation import Speculation
 from soothsay.text.stream import TextStream
 from soothsay.text.tokenizer import Wordless
@@ -64,10 +64,7 @@ class ScriptPolicy:
 
     def plan(self, views: Sequence[View], other_rows: int = 0, *, waiting: bool = False) -> list[Choice]:
         self.plans.append((list(views), other_rows, waiting))
-        return [
-            Choice(view, drafter, gamma, gamma, Price(0, 0), 1.0)
-            for view, (drafter, gamma) in zip(views, self._wanted, strict=True)
-        ]
+        return [Choice(view, drafter, gamma, 1.0) for view, (drafter, gamma) in zip(views, self._wanted, strict=True)]
 
     def readable_tokens(self, view: View, drafter: str, sequences: int = 1) -> int:
         return 100 * view.context + 10 * len(drafter) + sequences

@@ -7,7 +7,7 @@ import pytest
 from soothsay.schedule.cost import Cost, Shape
 from soothsay.schedule.gamma import DEBT_SHARE, DEBT_STEPS, Controller
 from soothsay.schedule.plan import Helper
-from soothsay.schedule.views import Choice, Outcome, Price, Source, Step, View
+from soothsay.schedule.views import Choice, Outcome, Source, Step, View
 from tests.schedule.simulator import CPU, EXPENSIVE, FREE, ROW_SECONDS, Guesser, Machine, Text, coin, shape_of
 
 TABLES = {"free": FREE, "cpu": CPU, "expensive": EXPENSIVE}
@@ -145,7 +145,7 @@ def test_gamma_shrinks_as_the_batch_grows() -> None:
 
 def test_rows_of_prompts_make_drafts_dearer() -> None:
     alone, beside = trained(0.92).plan([view(0)])[0], trained(0.92).plan([view(0)], other_rows=100)[0]
-    assert beside.price.token_seconds > 1.1 * alone.price.token_seconds
+    assert 1 < beside.speedup < 0.95 * alone.speedup
     assert 0 < beside.gamma <= alone.gamma
 
 
@@ -231,14 +231,6 @@ def test_debt_is_never_beyond_the_line() -> None:
         elapsed += (kept + 1) * ROW_SECONDS
         assert lost < DEBT_SHARE * elapsed + (DEBT_STEPS + 0.3) * ROW_SECONDS + 0.03 * elapsed
         controller.observe(step(choice, kept))
-
-
-def test_a_price_says_when_to_stop() -> None:
-    price = trained(0.92).plan([view(0)])[0].price
-    assert price.worth(0.9, 0.9)
-    assert not price.worth(0.3, 0.3)
-    assert Price(tokens_per_second=20.0, token_seconds=0.02).worth(0.81, 0.5)
-    assert not Price(tokens_per_second=20.0, token_seconds=0.02).worth(0.79, 0.5)
 
 
 def test_nothing_to_plan_and_nobody_to_ask() -> None:

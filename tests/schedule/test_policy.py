@@ -28,7 +28,6 @@ def test_gamma_is_what_was_fixed_as_far_as_it_can_be(
     (choice,) = policy.plan([asked], 100, waiting=True)
     assert choice.view is asked
     assert (choice.drafter, choice.gamma) == expected
-    assert choice.limit == choice.gamma
     assert policy.readable_tokens(asked, "ngram") == 0
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from soothsay.schedule.cost import Cost
 from soothsay.schedule.plan import Helper, Line, PassCosts, best_plan, with_values
 from soothsay.schedule.survival import Survival
-from soothsay.schedule.views import Choice, Outcome, Price, Step, View
+from soothsay.schedule.views import Choice, Outcome, Step, View
 
 DEBT_SHARE = 0.02
 """Of the plain time of a request's tokens: what speculation may have lost on them."""
@@ -80,9 +80,8 @@ class Controller:
         speedup, drafts = best_plan(lines, costs)
         if self._since_plain >= self._plain_every:
             self._plain_every = FIRST_PLAIN if self._target.drifting else min(PLAIN_EVERY, 2 * self._plain_every)
-            return [_choice(view, None, speedup, 0, costs) for view in views]
-        total = sum(gamma for _, gamma in drafts.values())
-        choices = [_choice(view, drafts.get(place), speedup, total, costs) for place, view in enumerate(views)]
+            return [_choice(view, None, speedup) for view in views]
+        choices = [_choice(view, drafts.get(place), speedup) for place, view in enumerate(views)]
         return self._with_curiosity(choices, lines, speedup, costs)
 
     def observe(self, step: Step) -> None:
@@ -137,7 +136,7 @@ class Controller:
         for place, choice in enumerate(choices):
             for line in lines[place]:
                 if line.drafter != choice.drafter and self._curious(line, speedup, costs):
-                    tried = replace(choice, drafter=line.drafter, gamma=1, limit=1, value=line.value, curious=True)
+                    tried = replace(choice, drafter=line.drafter, gamma=1, value=line.value, curious=True)
                     return [*choices[:place], tried, *choices[place + 1 :]]
         return choices
 
@@ -183,14 +182,12 @@ class Controller:
             self._target.observe(rows, costs.context, step.target_seconds, costs.sequences)
 
 
-def _choice(view: View, draft: tuple[Line, int] | None, speedup: float, total: int, costs: PassCosts) -> Choice:
-    """Give a planned draft, or none, with the price of one token beyond the `total` of the step."""
-    further = costs.seconds(total + 1) - costs.seconds(total)
+def _choice(view: View, draft: tuple[Line, int] | None, speedup: float) -> Choice:
+    """Give a planned draft, or none."""
     if draft is None:
-        return Choice(view, None, 0, 0, Price(speedup / costs.plain, further), speedup)
+        return Choice(view, None, 0, speedup)
     line, gamma = draft
-    price = Price(speedup / (line.value * costs.plain), further + costs.draft_seconds(line.drafter, 1))
-    return Choice(view, line.drafter, gamma, len(line.curve), price, speedup, line.value)
+    return Choice(view, line.drafter, gamma, speedup, line.value)
 
 
 def _depths(outcomes: Sequence[Outcome]) -> dict[str, Counter[int]]:

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from soothsay.schedule.views import Choice, Price, Step, View
+from soothsay.schedule.views import Choice, Step, View
 
 
 class Policy(Protocol):
@@ -44,4 +44,4 @@ class FixedGamma:
 
     def _choice(self, view: View) -> Choice:
         gamma = min(self.gamma, view.reach) if self.drafter in view.sources else 0
-        return Choice(view, self.drafter if gamma else None, gamma, gamma, Price(0.0, 0.0), speedup=1.0)
+        return Choice(view, self.drafter if gamma else None, gamma, speedup=1.0)

@@ -24,31 +24,16 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
-    """What a further drafted token costs, and what else its seconds would buy."""
-
-    tokens_per_second: float
-    token_seconds: float
-
-    def worth(self, survival_so_far: float, next_survival: float) -> bool:
-        """Tell whether to draft on, given the chance of the draft so far and that of its next token."""
-        return survival_so_far * next_survival > self.tokens_per_second * self.token_seconds
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
     """Ask `drafter` (None: nobody) for `gamma` tokens.
 
-    A drafter that judges its own guesses may stop earlier or go on up to `limit`, by the `price`. `speedup` is that
-    expected of the whole step. `value`: of a token more, in the request's shares of a plain step. `curious`: the draft
-    is expected to lose, and made to learn.
+    `speedup` is that expected of the whole step. `value`: of a token more, in the request's shares of a plain step.
+    `curious`: the draft is expected to lose, and made to learn.
     """
 
     view: View
     drafter: str | None
     gamma: int
-    limit: int
-    price: Price
     speedup: float
     value: float = 1.0
     curious: bool = False
