@@ -8,6 +8,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -92,6 +94,45 @@ NumpyFloats product(Runtime& runtime, const Matrix& matrix, const FloatRows& x) 
     });
     return out;
 }
+
+// What the machine can do, measured by the team that computes passes: the most that a pass may hope for.
+class Probe {
+  public:
+    Probe(const Runtime& runtime, size_t bytes) : runtime_(runtime), pieces_(long((bytes + PIECE - 1) / PIECE)), data_(buffer<uint8_t>(pieces_ * PIECE)) {}
+
+    // Bytes a second of one read of the whole buffer.
+    double read_bandwidth() {
+        return double(pieces_) * PIECE / seconds([&](long piece) { drain_ ^= uint32_t(runtime_.kernels->read(data_.get() + piece * PIECE, PIECE)); }, pieces_);
+    }
+
+    // Products a second of the instruction that products are made of, from registers.
+    double peak_products() {
+        std::atomic<long> products{0};
+        const double elapsed = seconds([&](long) {
+            int32_t sum;
+            products += runtime_.kernels->dot_products(ROUNDS, &sum);
+            drain_ ^= uint32_t(sum);
+        }, SHARES);
+        return double(products) / elapsed;
+    }
+
+  private:
+    static constexpr size_t PIECE = size_t(1) << 20;
+    static constexpr long ROUNDS = 10000, SHARES = 256;
+
+    template <class Body> double seconds(Body&& body, long count) {
+        const auto begun = std::chrono::steady_clock::now();
+        runtime_.team->run([&](int) {
+            runtime_.team->share(count, 1, [&](long begin, long end) { for (long i = begin; i < end; i++) body(i); });
+        });
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    }
+
+    const Runtime runtime_;
+    const long pieces_;
+    const Buffer<uint8_t> data_;
+    std::atomic<uint32_t> drain_{0};
+};
 
 NumpyFloats dequantise(int kind, long outputs, long inputs, const Bytes& rows) {
     const size_t row_bytes = file_row_bytes(Kind(kind), inputs);
@@ -205,6 +246,14 @@ NB_MODULE(_native, m) {
         .def("pack", pack, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"))
         .def("requantise", requantise, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"))
         .def("product", product, nb::arg("matrix"), nb::arg("x"));
+
+    nb::class_<Probe>(m, "Probe")
+        .def("__init__", [](Probe* self, const Runtime& runtime, size_t read_bytes) {
+            if (read_bytes < 1) throw std::invalid_argument("a probe reads one byte at least");
+            new (self) Probe(runtime, read_bytes);
+        }, nb::arg("runtime"), nb::arg("read_bytes"))
+        .def("read_bandwidth", &Probe::read_bandwidth, nb::call_guard<nb::gil_scoped_release>(), "Bytes a second of a plain read.")
+        .def("peak_products", &Probe::peak_products, nb::call_guard<nb::gil_scoped_release>(), "Multiply-adds a second from registers.");
 
     m.def("dequantise", dequantise, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"));
 

@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "soothsay"
 
 MAY_KNOW = {
     "completion": set[str](),
+    "record": set[str](),
     "errors": {"completion"},
     "sampling": {"errors", "_native"},
     "verify": {"errors", "sampling"},
@@ -28,10 +29,14 @@ MAY_KNOW = {
     "speculation": {"draft.base", "schedule", "request"},
     "engine": {
         *("completion", "errors", "sampling", "verify", "draft.base", "schedule.scheduler", "model", "text"),
-        *("prompt", "request", "assemble", "speculation"),
+        *("prompt", "request", "record", "assemble", "speculation"),
     },
     "": {"completion", "errors", "sampling", "engine"},
-    "cli": {"", "errors"},
+    "bench": {
+        *("completion", "errors", "sampling", "record", "engine", "assemble", "hub", "model", "_native"),
+        *("draft.model", "schedule.policy"),
+    },
+    "cli": {"", "errors", "bench"},
 }
 NETWORK = {"huggingface_hub", "urllib.request", "http.client", "requests", "httpx"}
 HEAVY = {"torch", "transformers"}

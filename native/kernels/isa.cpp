@@ -1,6 +1,7 @@
 // Built once for each instruction set: the flags and SOOTHSAY_ISA come from CMake.
 #include "attention.hpp"
 #include "kernels.hpp"
+#include "probe.hpp"
 #include "product.hpp"
 #include "requantise.hpp"
 #include "rows.hpp"
@@ -18,7 +19,7 @@ const Kernels& JOIN(SOOTHSAY_ISA, _kernels)() {
     static constexpr Kernels kernels = {
         NAME_OF(SOOTHSAY_ISA), quantise,  product,   rms_norm,    add_row, swiglu,
         rotate,                scale_row, store_key, store_value, attend,  combine,
-        requantise,            most_of,   weigh,     may_beat,
+        requantise,            most_of,   weigh,     may_beat,  read,        dot_products,
     };
     return kernels;
 }

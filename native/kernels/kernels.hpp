@@ -84,6 +84,9 @@ struct Kernels {
     // bounds: what (logit - best) * inverse plus Gumbel noise cannot exceed, with the noise of the words that SplitMix64
     // gives from `state` on. Tells whether one of them is at least `to_beat`.
     bool (*may_beat)(double to_beat, const float* logits, double best, double inverse, uint64_t state, double* bounds);
+    // Only reads, and only multiplies: what the machine can do. See probe.hpp.
+    uint64_t (*read)(const uint8_t* data, size_t bytes);
+    long (*dot_products)(long rounds, int32_t* sum);
 };
 
 const Kernels& avx512_kernels();

@@ -6,25 +6,37 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import overload
+from typing import NamedTuple, Self, overload
 
-from soothsay.assemble import DRAFT_TOP_K, Gamma, assemble
+from soothsay.assemble import DRAFT_TOP_K, Gamma, Parts, assemble
 from soothsay.completion import Completion, Piece
 from soothsay.draft.base import Draft, Drafter
 from soothsay.errors import ContextFull
 from soothsay.model.base import Feed, Logits, Model
 from soothsay.model.prefix import PrefixCache
 from soothsay.prompt import Encoder, Prompt, is_prompt
+from soothsay.record import Drafted, Record
 from soothsay.request import Request
 from soothsay.sampling import Laws, Sampling
 from soothsay.schedule.scheduler import Scheduler, Turn
-from soothsay.speculation import Speculation
+from soothsay.speculation import Proposal, Speculation
 from soothsay.text.stream import TextStream
 from soothsay.text.tokenizer import Wordless
 from soothsay.verify.noise import Noise
 from soothsay.verify.rules import Rule, verifier
 
 GREEDY = Sampling()
+
+KEPT_PREFIXES = 4
+"""Finished sequences that are kept for prompts that continue them."""
+
+
+class _Kept(NamedTuple):
+    """How many drafted tokens were kept, how many tokens emitted, and how long the verdict took."""
+
+    accepted: int
+    emitted: int
+    verify_seconds: float
 
 
 class Engine:
@@ -53,15 +65,44 @@ class Engine:
         draft_requantise: bool = True,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._rule = Rule(verify)
+        rule = Rule(verify)
         parts = assemble(
             model, draft, gamma, threads=threads, top_k=draft_top_k, requantise=draft_requantise, clock=clock
         )
+        self._begin(parts, rule, clock, KEPT_PREFIXES, None)
+
+    @classmethod
+    def of(
+        cls,
+        parts: Parts,
+        *,
+        verify: str = "coupled",
+        clock: Callable[[], float] = time.perf_counter,
+        kept_prefixes: int = KEPT_PREFIXES,
+        watch: Callable[[Record], None] | None = None,
+    ) -> Self:
+        """Make an engine of what is already there, so that two of them can run one model.
+
+        `kept_prefixes` finished sequences are kept for prompts that continue them; `watch` hears of each step.
+        """
+        engine = cls.__new__(cls)
+        engine._begin(parts, Rule(verify), clock, kept_prefixes, watch)
+        return engine
+
+    def _begin(
+        self,
+        parts: Parts,
+        rule: Rule,
+        clock: Callable[[], float],
+        kept_prefixes: int,
+        watch: Callable[[Record], None] | None,
+    ) -> None:
+        self._rule, self._watch = rule, watch
         self._loaded, self._model = parts.loaded, parts.model
         self._speculation = Speculation(parts.drafters, parts.policy, clock)
         self._encoder = Encoder(self._loaded, self._model.vocab_size, self._model.max_length)
         self._scheduler: Scheduler[Request] = Scheduler(max_length=self._model.max_length)
-        self._prefixes = PrefixCache(self._model)
+        self._prefixes = PrefixCache(self._model, kept_prefixes)
         self._clock = clock
         self._lock = threading.RLock()
         self._leaving: list[Request] = []
@@ -116,16 +157,20 @@ class Engine:
         feeds = [_feed(turn, draft) for turn, draft in zip(turns, proposal.drafts, strict=True)]
         logits = self._model.forward(feeds)
         computed = self._clock()
-        emitted: dict[int, tuple[int, int]] = {}
+        kept: dict[int, _Kept] = {}
         for place, turn in enumerate(turns):
             turn.sequence.spent.draft_seconds += proposed - begun
             turn.sequence.spent.target_seconds += computed - proposed
             if turn.complete:
-                emitted[place] = self._commit(turn.sequence, proposal.drafts[place], logits[place])
+                kept[place] = self._commit(turn.sequence, proposal.drafts[place], logits[place])
+        emitted = {place: (one.accepted, one.emitted) for place, one in kept.items()}
         self._speculation.learn(proposal, emitted, self._clock() - proposed)
+        if self._watch is not None:
+            rows = sum(len(feed.tokens) for feed in feeds)
+            self._watch(_record(rows, proposal, kept, proposed - begun, computed - proposed))
 
-    def _commit(self, request: Request, draft: Draft, rows: Logits) -> tuple[int, int]:
-        """Judge the draft and emit what is kept; give how many drafted tokens that is, and how many in all."""
+    def _commit(self, request: Request, draft: Draft, rows: Logits) -> _Kept:
+        """Judge the draft and emit what is kept."""
         start, begun = len(request.context), self._clock()
         verdict = request.verifier.verify(Laws(rows, request.sampling), draft.tokens, draft.laws, start)
         now = self._clock()
@@ -134,7 +179,7 @@ class Engine:
             request.emit(token, "draft" if place < verdict.accepted else "model", now)
             if request.completion is not None:
                 break
-        return verdict.accepted, len(request.context) - start
+        return _Kept(verdict.accepted, len(request.context) - start, now - begun)
 
     def _settle(self, request: Request) -> None:
         """Roll the cache back to all but the last token, also when the step was interrupted; let go at the end."""
@@ -236,3 +281,18 @@ class Engine:
 def _feed(turn: Turn[Request], draft: Draft) -> Feed:
     rows = len(draft.tokens) + 1 if turn.complete else 0
     return Feed(turn.sequence.slot, [*turn.pending, *draft.tokens], rows)
+
+
+def _record(
+    rows: int, proposal: Proposal, kept: dict[int, _Kept], draft_seconds: float, target_seconds: float
+) -> Record:
+    drafts = tuple(
+        Drafted(
+            proposal.choices[place].drafter if place in proposal.choices else None,
+            len(proposal.drafts[place].tokens),
+            min(one.accepted, one.emitted),
+            one.emitted,
+        )
+        for place, one in kept.items()
+    )
+    return Record(rows, drafts, draft_seconds, target_seconds, sum(one.verify_seconds for one in kept.values()))

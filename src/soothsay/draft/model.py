@@ -71,6 +71,11 @@ class ModelDrafter:
         self._places: dict[Reader, _Place] = {}
         self._readers = count()
 
+    @property
+    def model(self) -> Model:
+        """The model that drafts."""
+        return self._model
+
     def open(self) -> Reader:
         reader = Reader(next(self._readers))
         self._places[reader] = _Place(self._model.open())

@@ -5,6 +5,7 @@ A row's logits are the same bits whatever else is in the pass, however the promp
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from soothsay import _native
@@ -14,6 +15,7 @@ from soothsay.model.base import Feed, Logits, Slot, check
 from soothsay.model.gguf import Tensor, dequantise
 
 HEAD_WIDTH_STEP = 16
+CACHE_NUMBER_BYTES = 2
 
 
 def runtime(threads: int | None = None, isa: str | None = None) -> "_native.Runtime":
@@ -44,6 +46,19 @@ def _isa(asked: str | None) -> str:
     return isa
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a pass cannot do without: multiply-adds with weights for each row, and bytes that it reads.
+
+    `weight_bytes` are those of all packed matrices, the output included and the embedding not, whatever the rows;
+    `token_bytes` are the keys and values of one cached token.
+    """
+
+    products: int
+    weight_bytes: int
+    token_bytes: int
+
+
 class NativeModel:
     """A decoder packed for this machine's kernels, with its paged key/value cache."""
 
@@ -53,7 +68,11 @@ class NativeModel:
             raise Unsupported(f"heads are {decoder.head_width} wide; the kernels take multiples of {HEAD_WIDTH_STEP}")
         self.vocab_size = decoder.vocab_size
         self.max_length = decoder.max_length
-        self._native = _Packer(runtime).decoder(decoder)
+        self.runtime = runtime
+        packer = _Packer(runtime)
+        self._native = packer.decoder(decoder)
+        token_numbers = 2 * len(decoder.layers) * decoder.kv_heads * decoder.head_width
+        self.work = Work(packer.products, packer.weight_bytes, token_numbers * CACHE_NUMBER_BYTES)
 
     def open(self) -> Slot:
         return Slot(self._native.open())
@@ -79,10 +98,12 @@ class NativeModel:
 
 
 class _Packer:
-    """Turns the description of a decoder into the native one."""
+    """Turns the description of a decoder into the native one, and counts the weights that it packs."""
 
     def __init__(self, runtime: "_native.Runtime") -> None:
         self._runtime = runtime
+        self.products = 0
+        self.weight_bytes = 0
 
     def decoder(self, d: Decoder) -> "_native.Decoder":
         return _native.Decoder(
@@ -120,7 +141,11 @@ class _Packer:
         )
 
     def _linear(self, linear: Linear) -> "_native.Linear":
-        return _native.Linear(pack(self._runtime, linear.weight), _floats(linear.bias))
+        matrix = pack(self._runtime, linear.weight)
+        outputs, inputs = linear.weight.shape
+        self.products += outputs * inputs
+        self.weight_bytes += matrix.nbytes
+        return _native.Linear(matrix, _floats(linear.bias))
 
 
 def pack(runtime: "_native.Runtime", weight: Tensor) -> "_native.Matrix":
