@@ -6,8 +6,10 @@ engine = Engine("smollm2-135m", draft="ngram")
 print(engine.generate("Why is the sky blue?", Sampling(max_tokens=64)).text)
 """
 
+import importlib
+import typing
+
 from soothsay.completion import Completion, Piece, Stats
-from soothsay.engine import Engine
 from soothsay.errors import (
     ContextFull,
     DraftMismatch,
@@ -22,7 +24,20 @@ from soothsay.errors import (
     TemplateError,
     Unsupported,
 )
-from soothsay.sampling import Sampling
+
+_LATER = {"Engine": "soothsay.engine", "Sampling": "soothsay.sampling"}
+
+if typing.TYPE_CHECKING:
+    from soothsay.engine import Engine
+    from soothsay.sampling import Sampling
+else:
+
+    def __getattr__(name: str) -> typing.Any:
+        """Load what is heavy when it is first asked for: the command line shows its help without it."""
+        if name not in _LATER:
+            raise AttributeError(f"module 'soothsay' has no attribute {name!r}")
+        return globals().setdefault(name, getattr(importlib.import_module(_LATER[name]), name))
+
 
 __all__ = [
     "Completion",

@@ -10,10 +10,12 @@ from typing import Annotated
 
 import typer
 
+from soothsay.cli.bench import bench
 from soothsay.cli.generate import generate
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(generate)
+app.add_typer(bench, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,12 +4,13 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from soothsay.cli.guard import guard
-from soothsay.errors import EmptyPrompt, OptionError, PromptError
+from soothsay.cli.options import gamma_of
+from soothsay.errors import EmptyPrompt, PromptError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,21 +58,13 @@ def generate(
 
         text = _given(prompt) if prompt is not None else _read(raw)
         sampling = Sampling(temperature, top_k, top_p, min_p, seed, max_tokens, tuple(stop or ()))
-        engine = Engine(model, draft=draft, gamma=_gamma(gamma), verify=verify, threads=threads)
+        engine = Engine(model, draft=draft, gamma=gamma_of(gamma), verify=verify, threads=threads)
         pieces = engine.stream(text, sampling, raw=raw, system=system)
         if as_json:
-            options = {"model": model, "draft": draft, "gamma": _gamma(gamma), "verify": verify}
+            options = {"model": model, "draft": draft, "gamma": gamma_of(gamma), "verify": verify}
             _print_json(pieces, options)
         else:
             _show(pieces)
-
-
-def _gamma(text: str) -> int | Literal["auto"]:
-    if text == "auto":
-        return "auto"
-    if not (text.isascii() and text.isdigit()):
-        raise OptionError(f"gamma is {text!r}; it must be auto, or an integer, 0 (no drafts) or more")
-    return int(text)
 
 
 def _given(prompt: str) -> str:

@@ -1,0 +1,34 @@
+"""Options that arrive as text and are more than that."""
+
+from typing import Literal
+
+from soothsay.errors import OptionError
+
+
+def gamma_of(text: str) -> int | Literal["auto"]:
+    """Read `--gamma`; OptionError for anything but auto or a whole number."""
+    if text == "auto":
+        return "auto"
+    if not _is_whole(text):
+        raise OptionError(f"gamma is {text!r}; it must be auto, or an integer, 0 (no drafts) or more")
+    return int(text)
+
+
+def integers(text: str, option: str) -> list[int]:
+    """Read whole numbers between commas; OptionError, naming the option, for anything else."""
+    parts = [part.strip() for part in text.split(",")]
+    if wrong := [part for part in parts if not _is_whole(part)]:
+        raise OptionError(f"{option} has {wrong[0]!r}; it must be whole numbers with commas between them, as 1,2,4")
+    return [int(part) for part in parts]
+
+
+def words(text: str | None, option: str) -> list[str]:
+    """Read words between commas, none of them empty; no text has none."""
+    parts = [part.strip() for part in text.split(",")] if text is not None else []
+    if "" in parts:
+        raise OptionError(f"{option} is {text!r}; it must be words with commas between them, as coding,writing")
+    return parts
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdigit()
