@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.texts import Prompt, prompts, spread
+from bench.texts import spread
 from soothsay import Completion, Engine, Sampling
+from soothsay.bench.prompts import Prompt, read
 
 TEMPERATURES = (0.0, 0.8)
 NGRAM_GAMMAS = (3, 8)
@@ -47,7 +48,7 @@ class Row:
 
 def main() -> int:
     options = _options()
-    asked = spread(prompts(options.prompts), options.count)
+    asked = spread(read(options.prompts), options.count)
     rows = []
     for row in _rows(asked, options):
         rows.append(row)

@@ -1,13 +1,11 @@
-"""The words that the benchmarks read: prompts from a file, prose and code that every Python installation has."""
+"""The words that the benchmarks read: prompts of all kinds, prose and code that every Python installation has."""
 
 import inspect
-import json
 import pydoc_data.topics
 from argparse import HelpFormatter
 from ast import NodeVisitor
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from fractions import Fraction
 from itertools import chain, islice, zip_longest
@@ -17,6 +15,8 @@ from random import Random
 from shlex import shlex
 from textwrap import TextWrapper
 from zipfile import ZipFile
+
+from soothsay.bench.prompts import Prompt, read
 
 CHAPTERS = ("execmodel", "naming", "imaginary", "strings", "assignment", "class", "function", "try", "typesobjects")
 CLASSES = (
@@ -33,25 +33,6 @@ CLASSES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One line of a file of prompts: the first turn of a conversation."""
-
-    name: str
-    category: str
-    text: str
-
-
-def prompts(path: Path, category: str | None = None) -> list[Prompt]:
-    """Read a file with one JSON object a line: `question_id`, `category`, `turns` (the form of Spec-Bench)."""
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    found = [Prompt(str(line["question_id"]), line["category"], line["turns"][0]) for line in lines]
-    chosen = [prompt for prompt in found if category in (None, prompt.category)]
-    if not chosen:
-        raise SystemExit(f"{path} has no prompt of category {category!r}; it has {_categories(found)}")
-    return chosen
-
-
 def spread(found: Sequence[Prompt], count: int) -> list[Prompt]:
     """Take `count` prompts from all categories in turn, the first of each, then the second of each."""
     by_category: dict[str, list[Prompt]] = {}
@@ -64,7 +45,7 @@ def spread(found: Sequence[Prompt], count: int) -> list[Prompt]:
 def prose(path: Path | None) -> Iterator[str]:
     """Alternate chapters of Python's language reference with the long prompts of a file, when there is one."""
     chapters = [pydoc_data.topics.topics[name] for name in CHAPTERS if name in pydoc_data.topics.topics]
-    long = sorted(prompts(path), key=lambda prompt: -len(prompt.text)) if path else []
+    long = sorted(read(path), key=lambda prompt: -len(prompt.text)) if path else []
     texts = chain.from_iterable(zip_longest(chapters, (prompt.text for prompt in long)))
     return (text for text in texts if text is not None)
 
@@ -83,7 +64,3 @@ def windows(
     if len(found) < count:
         raise SystemExit(f"only {len(found)} texts have {tokens} tokens; {count} are needed: ask for a longer window")
     return found
-
-
-def _categories(found: Sequence[Prompt]) -> str:
-    return ", ".join(sorted({prompt.category for prompt in found}))

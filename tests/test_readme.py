@@ -3,6 +3,7 @@
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -11,7 +12,7 @@ from soothsay.cli import app
 from soothsay.hub import MODELS, cached
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "CONTRIBUTING.md", "docs/map.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "docs/map.md", "bench/README.md"]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -27,12 +28,16 @@ def test_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out) > 100
 
 
-def test_options_exist() -> None:
-    generate = typer.main.get_group(app).commands["generate"]
-    known = {option for parameter in generate.params for option in parameter.opts} | {"--help"}
-    lines = [line for block in blocks("README.md", "") for line in block.splitlines() if "soothsay generate" in line]
-    named = {option for line in lines for option in re.findall(r"(?<= )--[a-z-]+", line.split("soothsay generate")[1])}
-    assert len(named) > 5
+@pytest.mark.parametrize("verb", ["generate", "bench cost", "bench run"])
+def test_options_exist(verb: str) -> None:
+    command: Any = typer.main.get_group(app)
+    for word in verb.split():
+        command = command.commands[word]
+    known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    lines = [line for page in PAGES for block in blocks(page, "") for line in block.splitlines()]
+    asked = [line.split(f"soothsay {verb}")[1] for line in lines if f"soothsay {verb}" in line]
+    named = {option for line in asked for option in re.findall(r"(?<= )--[a-z-]+", line)}
+    assert len(named) >= 2
     assert named <= known
 
 

@@ -1,7 +1,6 @@
 """What the steps as they were drafted could have saved, had nothing but passes taken time."""
 
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from statistics import median
@@ -44,21 +43,17 @@ def widths(step: Record, drafter: str) -> list[int]:
     return [sum(depth > place for depth in depths) for place in range(max(depths, default=0))]
 
 
-def pass_seconds(steps: Sequence[Record]) -> float:
-    """Sum the target's passes, each taken as the median of those of its width: T(rows) of the run itself."""
-    by_rows: dict[int, list[float]] = defaultdict(list)
-    for step in steps:
-        by_rows[step.rows].append(step.target_seconds)
-    return sum(len(found) * median(found) for found in by_rows.values())
-
-
 def bound(plain: Sequence[Record], drafted: Sequence[Record], draft_seconds: float) -> float | None:
     """Give the speedup that the drafted steps would have had if passes alone took time; None without steps.
 
-    It is the plain steps' passes over the drafted ones' and the draft model's. For one sequence that is
-    E[tokens] / (gamma c + v), with each step's own gamma, tokens and rows; in it are no reading of a prompt by the
-    draft model, no sampling and no bookkeeping. Plain decoding's own sampling is left out too, so that a share of the
-    bound a little above 1 is possible.
+    It is the seconds of the plain steps' passes over those of the drafted steps' and the draft model's. For one
+    sequence that is E[tokens] / (gamma c + v), with each step's own gamma, tokens and rows. Reading of the prompt by
+    the draft model, sampling and bookkeeping are not in it; plain decoding's own neither, so that a share of the bound
+    a little above 1 is possible.
     """
-    ideal = pass_seconds(drafted) + draft_seconds
-    return pass_seconds(plain) / ideal if ideal > 0 else None
+    ideal = _pass_seconds(drafted) + draft_seconds
+    return _pass_seconds(plain) / ideal if ideal > 0 else None
+
+
+def _pass_seconds(steps: Sequence[Record]) -> float:
+    return sum(step.target_seconds for step in steps)

@@ -32,12 +32,12 @@ def cost_object(report: CostReport) -> dict[str, Any]:
 
 def cost_table(report: CostReport) -> Table:
     """Draw what a pass of each number of rows costs, over what the machine could do."""
+    bandwidth, peak = report.read_bandwidth_bytes_per_second, report.peak_products_per_second
     table = _table(
         f"{report.model}: {report.isa}, {report.threads} threads, after {report.context} tokens",
         ("rows", "milliseconds", "v", "products/s", "share of the limit"),
-        caption=f"a pass reads {_si(report.bytes_per_pass)}B; "
-        f"a plain read {_si(report.read_bandwidth_bytes_per_second)}B/s, products from registers {_si(report.peak_products_per_second)}/s, "
-        f"a prompt {report.prompt_tokens_per_second:.0f} tokens/s",
+        caption=f"a pass reads {_si(report.bytes_per_pass)}B; a plain read {_si(bandwidth)}B/s, "
+        f"products from registers {_si(peak)}/s, a prompt {report.prompt_tokens_per_second:.0f} tokens/s",
     )
     for row in report.rows:
         shares = (f"{row.v:.2f}", _si(row.products_per_second), f"{row.roofline_share:.2f}")

@@ -9,7 +9,7 @@ RESAMPLES = 10_000
 SEED = 0
 
 
-def typical(values: Sequence[float]) -> float | None:
+def median(values: Sequence[float]) -> float | None:
     """Give the median; None of nothing."""
     return float(np.median(values)) if values else None
 

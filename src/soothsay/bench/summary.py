@@ -1,12 +1,12 @@
 """From pairs of answers to the figures that are reported."""
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from soothsay.bench.prompts import Prompt
 from soothsay.bench.run import Pair
-from soothsay.bench.statistics import interval, typical
+from soothsay.bench.statistics import interval, median
 from soothsay.record import Drafted
 
 
@@ -39,11 +39,11 @@ def summarise(pairs: Sequence[Pair]) -> Summary:
     return Summary(
         prompts=len({prompt for pair in pairs for prompt in pair.batch}),
         identical=all(pair.identical for pair in pairs),
-        speedup=typical(speedups),
+        speedup=median(speedups),
         speedup_interval=interval(speedups),
-        bound_share=typical(_by_batch(pairs, lambda pair: pair.bound_share)),
-        plain_tokens_per_second=typical(_by_batch(pairs, lambda pair: pair.plain.tokens_per_second)),
-        tokens_per_second=typical(_by_batch(pairs, lambda pair: pair.drafted.tokens_per_second)),
+        bound_share=median(_by_batch(pairs, lambda pair: pair.bound_share)),
+        plain_tokens_per_second=median(_by_batch(pairs, lambda pair: pair.plain.tokens_per_second)),
+        tokens_per_second=median(_by_batch(pairs, lambda pair: pair.drafted.tokens_per_second)),
         tokens_per_step=sum(one.tokens for one in stats) / sum(one.steps for one in stats),
         acceptance_rate=sum(one.accepted for one in stats) / drafted if drafted else None,
         acceptance_by_position=by_position(draft for draft in _drafts(pairs)),
@@ -94,4 +94,4 @@ def _by_batch(pairs: Sequence[Pair], value: Callable[[Pair], float | None]) -> l
     for pair in pairs:
         if (one := value(pair)) is not None:
             found.setdefault(pair.batch, []).append(one)
-    return [median(values) for values in found.values()]
+    return [statistics.median(values) for values in found.values()]
