@@ -75,21 +75,19 @@ std::shared_ptr<Matrix> pack(Runtime& runtime, int kind, long outputs, long inpu
 // The kernels' product alone, for tests and measurements.
 NumpyFloats product(Runtime& runtime, const Matrix& matrix, const FloatRows& x) {
     const Tiles& tiles = matrix.tiles();
-    const long rows = long(x.shape(0)), inputs = long(x.shape(1)), groups = tiles.inputs / GROUP;
+    const long rows = long(x.shape(0)), inputs = long(x.shape(1));
     if (padded(inputs) != tiles.inputs) throw std::invalid_argument("the rows do not have the matrix's inputs");
     auto values = buffer<float>(rows * tiles.inputs);
     for (long r = 0; r < rows; r++) std::copy_n(x.data() + r * inputs, inputs, values.get() + r * tiles.inputs);
-    auto codes = buffer<int8_t>(rows * tiles.inputs);
-    auto scales = buffer<float>(rows * groups), sums = buffer<float>(rows * groups);
-    auto minus_sums = buffer<int32_t>(rows * groups), minus_halves = buffer<int32_t>(2 * rows * groups);
-    const Rows a{tiles.inputs, values.get(), codes.get(), scales.get(), sums.get(), minus_sums.get(), minus_halves.get()};
+    auto records = buffer<uint8_t>(rows * (tiles.inputs / GROUP) * RECORD_BYTES);
+    const Rows a{tiles.inputs, rows, values.get(), records.get()};
     NumpyFloats out = numpy_floats(rows, tiles.outputs);
     const nb::gil_scoped_release release;
     runtime.team->run([&](int) {
         runtime.team->share(rows, 1, [&](long begin, long end) { for (long r = begin; r < end; r++) runtime.kernels->quantise(a, r); });
         runtime.team->meet([] {});
         runtime.team->share(matrix.tile_count(), 8, [&](long begin, long end) {
-            runtime.kernels->product(tiles, a, 0, rows, begin, end, out.data(), tiles.outputs);
+            runtime.kernels->product(tiles, a, begin, end, out.data(), tiles.outputs);
         });
     });
     return out;

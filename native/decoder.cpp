@@ -27,26 +27,16 @@ struct Run {  // consecutive rows of one slot, at most ATTENTION_ROWS
 // Activations in floats with their 8-bit copy.
 class Activations {
   public:
-    Activations(long rows, long inputs) : inputs_(padded(inputs)), values_(buffer<float>(rows * inputs_)) {
-        const long groups = rows * (inputs_ / GROUP);
-        codes_ = buffer<int8_t>(rows * inputs_);
-        scales_ = buffer<float>(groups);
-        sums_ = buffer<float>(groups);
-        minus_sums_ = buffer<int32_t>(groups);
-        minus_halves_ = buffer<int32_t>(2 * groups);
-    }
+    Activations(long rows, long inputs)
+        : inputs_(padded(inputs)), values_(buffer<float>(rows * inputs_)), records_(buffer<uint8_t>(rows * (inputs_ / GROUP) * RECORD_BYTES)) {}
     float* row(long r) { return values_.get() + r * inputs_; }
     long width() const { return inputs_; }
-    Rows rows() const {
-        return {inputs_, values_.get(), codes_.get(), scales_.get(), sums_.get(), minus_sums_.get(), minus_halves_.get()};
-    }
+    Rows rows(long count) const { return {inputs_, count, values_.get(), records_.get()}; }
 
   private:
     long inputs_;
     Buffer<float> values_;
-    Buffer<int8_t> codes_;
-    Buffer<float> scales_, sums_;
-    Buffer<int32_t> minus_sums_, minus_halves_;
+    Buffer<uint8_t> records_;
 };
 
 class Floats {
@@ -164,7 +154,7 @@ class Pass {
             for (const Product& p : list) {
                 const long n = p.matrix->tile_count();
                 if (begin < n && end > 0)
-                    k_.product(p.matrix->tiles(), p.input->rows(), 0, rows, begin > 0 ? begin : 0, end < n ? end : n, p.out, p.stride);
+                    k_.product(p.matrix->tiles(), p.input->rows(rows), begin > 0 ? begin : 0, end < n ? end : n, p.out, p.stride);
                 begin -= n, end -= n;
             }
         });
@@ -174,9 +164,9 @@ class Pass {
         if (!linear.bias.empty()) k_.add(row, linear.bias.data(), width);
     }
 
-    void normalise(long r, const Vector& weight, Activations& out, long out_row) {
+    void normalise(long r, const Vector& weight, Activations& out, long out_row, long out_rows) {
         k_.rms_norm(w_.residual.row(r), weight.data(), s_.norm_epsilon, s_.width, w_.residual.width(), out.row(out_row));
-        k_.quantise(out.rows(), out_row);
+        k_.quantise(out.rows(out_rows), out_row);
     }
 
     void begin() {
@@ -188,7 +178,7 @@ class Pass {
                 w_.cosines.row(r)[i] = float(std::cos(angle));
                 w_.sines.row(r)[i] = float(std::sin(angle));
             }
-            normalise(r, d_.layers_[0].attention_norm, w_.normed, r);
+            normalise(r, d_.layers_[0].attention_norm, w_.normed, r, count());
         });
     }
 
@@ -228,7 +218,7 @@ class Pass {
         const float* partial = w_.partials.data() + partial_at_[r];
         for (long h = 0; h < s_.heads; h++, partial += runs_[run_of_[r]].partitions * partial_floats(s_.head_width))
             k_.combine(partial, partitions(rows_[r].position), s_.head_width, w_.attended.row(r) + h * s_.head_width);
-        k_.quantise(w_.attended.rows(), r);
+        k_.quantise(w_.attended.rows(count()), r);
     }
 
     void attention(long l, int thread) {
@@ -245,7 +235,7 @@ class Pass {
         products<1>({{layer.attention_output.weight.get(), &w_.attended, w_.update.row(0), size_t(w_.update.width())}}, count());
         rows_after(count(), s_.width, [&](long r) {
             add_update(r, layer.attention_output);
-            normalise(r, layer.feed_forward_norm, w_.normed, r);
+            normalise(r, layer.feed_forward_norm, w_.normed, r, count());
         });
     }
 
@@ -263,20 +253,20 @@ class Pass {
             add_bias(w_.gate.row(r), layer.gate, w_.gate.width());
             add_bias(w_.up.row(r), layer.up, w_.up.width());
             k_.swiglu(w_.gate.row(r), w_.up.row(r), w_.hidden.row(r), w_.hidden.width());
-            k_.quantise(w_.hidden.rows(), r);
+            k_.quantise(w_.hidden.rows(count()), r);
         });
         products<1>({{layer.down.weight.get(), &w_.hidden, w_.update.row(0), size_t(w_.update.width())}}, count());
         const bool last = l + 1 == long(d_.layers_.size());
         rows_after(count(), s_.width, [&](long r) {
             add_update(r, layer.down);
-            if (!last) normalise(r, d_.layers_[l + 1].attention_norm, w_.normed, r);
+            if (!last) normalise(r, d_.layers_[l + 1].attention_norm, w_.normed, r, count());
         });
     }
 
     // Wanted rows are consecutive in the result, so one product writes them all.
     void logits() {
         const long n = long(wanted_.size());
-        rows_after(n, s_.width, [&](long i) { normalise(wanted_[i], d_.output_norm_, w_.final, i); });
+        rows_after(n, s_.width, [&](long i) { normalise(wanted_[i], d_.output_norm_, w_.final, i, n); });
         float* out = rows_[wanted_[0]].logits;
         products<1>({{d_.output_.weight.get(), &w_.final, out, size_t(s_.vocab_size)}}, n);
         team_.meet([] {});

@@ -14,17 +14,15 @@ constexpr int SAMPLING_GROUP = 64;  // logits that sampling reduces together; bo
 // GGUF's numbers for the tensor types that can be packed.
 enum class Kind : int { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q4_K = 12, Q5_K = 13, Q6_K = 14, BF16 = 30 };
 
-// Rows of activations, as they are and in 8 bits: codes[r][i] * scales[r][i / 32] is about values[r][i].
-// All arrays are dense with the strides given by `inputs` rounded up to whole groups.
+// Rows of activations: as they are, and in 8 bits as the kernels read them (see product.hpp).
 struct Rows {
-    long inputs;           // padded: a multiple of GROUP
-    const float* values;   // [rows, inputs]
-    int8_t* codes;         // [rows, inputs]
-    float* scales;         // [rows, inputs / 32]
-    float* sums;           // [rows, inputs / 32]      scale times the sum of the group's codes
-    int32_t* minus_sums;   // [rows, inputs / 32]      minus the sum of the group's codes
-    int32_t* minus_halves; // [rows, inputs / 16]      the same for each half of a group
+    long inputs;          // padded: a multiple of GROUP
+    long count;
+    const float* values;  // [count, inputs]
+    uint8_t* records;     // RECORD_BYTES for each row and group
 };
+
+constexpr long RECORD_BYTES = GROUP + 5 * 4;
 
 // A packed matrix: column tiles one after the other, each a run of groups (or of 256-input blocks) over the inputs.
 struct Tiles {
@@ -59,10 +57,10 @@ constexpr size_t scratch_floats(long width, long heads) {
 
 struct Kernels {
     const char* name;
-    // Fills row r of `rows` from its values.
+    // Fills the records of row r from its values.
     void (*quantise)(const Rows& rows, long r);
-    // out[r * stride + c] for `count` rows from `first` on and the columns of tiles [begin, end).
-    void (*product)(const Tiles& tiles, const Rows& rows, long first, long count, long begin, long end, float* out, size_t stride);
+    // out[r * stride + c] for all rows and the columns of tiles [begin, end).
+    void (*product)(const Tiles& tiles, const Rows& rows, long begin, long end, float* out, size_t stride);
     // y = x * weight / rms(x); n is padded to whole groups with zeros, `width` is the true length.
     void (*rms_norm)(const float* x, const float* weight, float epsilon, long width, long padded, float* y);
     void (*add)(float* x, const float* y, long padded);

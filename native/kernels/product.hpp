@@ -12,21 +12,71 @@
 
 namespace soothsay::SOOTHSAY_ISA {
 
-constexpr int PREFETCH = 2048;  // bytes ahead of the plane being read
+constexpr long PREFETCH = 6144, LINE = 64;  // bytes ahead of the group being read
+constexpr int BAND = W == 16 ? 8 : 4;       // most rows at a time: what the registers hold
 
-INLINE const uint8_t* plane(const uint8_t* group, long offset) {
-    __builtin_prefetch(group + offset + PREFETCH);
-    return group + offset;
+INLINE void prefetch(const uint8_t* at, long bytes) {
+    for (long line = 0; line < bytes; line += LINE) __builtin_prefetch(at + PREFETCH + line);
+}
+
+// One group of inputs of a band of M rows in 8 bits: codes[m][i] * scales[m] is about the value. Kernels read nothing else
+// of a band, from one end to the other.
+template <int M> struct Record {
+    int8_t codes[M][GROUP];
+    float scales[M];
+    float sums[M];  // scale times the sum of the codes
+    int32_t minus_sums[M];
+    int32_t minus_halves[M][2];
+};
+static_assert(sizeof(Record<BAND>) == BAND * RECORD_BYTES);
+
+template <int M> INLINE const Record<M>* records_of(const Rows& a, long first) {
+    return (const Record<M>*)(a.records + first * (a.inputs / GROUP) * RECORD_BYTES);
+}
+
+template <int M> void quantise_in_band(const Rows& rows, long first, long m) {
+    const float* values = rows.values + (first + m) * rows.inputs;
+    Record<M>* record = const_cast<Record<M>*>(records_of<M>(rows, first));
+    for (long g = 0; g < rows.inputs / GROUP; g++, record++, values += GROUP) {
+        F most = zero(), broken = zero();  // NaN where a value is no number: `max` forgets it, and the codes cannot say it
+        for (int i = 0; i < GROUP; i += W) {
+            const F value = load(values + i);
+            most = max(most, abs(value));
+            broken = fma(value, zero(), broken);
+        }
+        const float scale = (reduce_max(most) + reduce_add(broken)) / 127.0f;
+        const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+        int32_t half[2] = {0, 0};
+        for (int i = 0; i < GROUP; i += W) {
+            const F exact = mul(load(values + i), set(inverse));
+            const I code = to_nearest(min(max(exact, set(-127.0f)), set(127.0f)));
+            store_bytes(record->codes[m] + i, code);
+            half[i / (GROUP / 2)] -= reduce_add(code);
+        }
+        record->minus_halves[m][0] = half[0];
+        record->minus_halves[m][1] = half[1];
+        record->minus_sums[m] = half[0] + half[1];
+        record->scales[m] = scale;
+        record->sums[m] = -scale * float(half[0] + half[1]);
+    }
+}
+
+inline void quantise(const Rows& rows, long r) {
+    static constexpr void (*run[])(const Rows&, long, long) = {
+        quantise_in_band<1>, quantise_in_band<2>, quantise_in_band<3>, quantise_in_band<4>,
+        quantise_in_band<5>, quantise_in_band<6>, quantise_in_band<7>, quantise_in_band<8>};
+    const long first = r / BAND * BAND;
+    run[(rows.count - first < BAND ? rows.count - first : BAND) - 1](rows, first, r - first);
 }
 
 // The codes of inputs 4j..4j+3 (`low`) and 16+4j..16+4j+3 (`high`) of a group.
 template <int BITS, int J, class B> INLINE void unpack(const uint8_t* group, B& low, B& high) {
     if constexpr (BITS == 8) {
-        low = load_planes(plane(group, J * 64));
-        high = load_planes(plane(group, 256 + J * 64));
+        low = load_planes(group + J * 64);
+        high = load_planes(group + 256 + J * 64);
         return;
     } else {
-        const B nibbles = load_planes(plane(group, J * 64));
+        const B nibbles = load_planes(group + J * 64);
         low = mask_bytes(nibbles, 15);
         high = mask_bytes(shift_right<4>(nibbles), 15);
         if constexpr (BITS == 5) {
@@ -34,7 +84,7 @@ template <int BITS, int J, class B> INLINE void unpack(const uint8_t* group, B& 
             low = merge_bytes(low, shift_left<4 - J>(bits), 0x10);
             high = merge_bytes(high, shift_right<J>(bits), 0x10);
         } else if constexpr (BITS == 6) {
-            const B bits = load_planes(plane(group, 256 + J / 2 * 64));
+            const B bits = load_planes(group + 256 + J / 2 * 64);
             if constexpr (J % 2 == 0) {
                 low = merge_bytes(low, shift_left<4>(bits), 0x30);
                 high = merge_bytes(high, shift_left<2>(bits), 0x30);
@@ -107,61 +157,51 @@ template <class Format, int M> struct Quantised {
     static constexpr int HALVES = Format::HALVES ? 2 : 1;
     using Sum = GroupSum<Format::BITS, Format::ZERO>;
 
-    template <int J> INLINE static void planes(const uint8_t* group, const int8_t* codes, long inputs, Sum (&sums)[M][HALVES]) {
+    template <int J> INLINE static void planes(const uint8_t* group, const Record<M>& a, Sum (&sums)[M][HALVES]) {
         decltype(load_planes(group)) low, high;
         unpack<Format::BITS, J>(group, low, high);
         for (int m = 0; m < M; m++) {
-            const int8_t* row = codes + m * inputs + 4 * J;
+            const int8_t* codes = a.codes[m] + 4 * J;
             if constexpr (Format::HALVES) {
-                sums[m][0].template add<J, 4>(low, row);
-                sums[m][1].template add<J, 4>(high, row + 16);
+                sums[m][0].template add<J, 4>(low, codes);
+                sums[m][1].template add<J, 4>(high, codes + 16);
             } else {
-                sums[m][0].template add<2 * J, 8>(low, row);
-                sums[m][0].template add<2 * J + 1, 8>(high, row + 16);
+                sums[m][0].template add<2 * J, 8>(low, codes);
+                sums[m][0].template add<2 * J + 1, 8>(high, codes + 16);
             }
         }
     }
 
-    INLINE static void group(const uint8_t* group, const typename Format::Block& block, const Rows& a, long first, long g,
-                             long strip, F (&total)[M]) {
-        const long groups = a.inputs / GROUP;
+    INLINE static void group(const uint8_t* group, const typename Format::Block& block, const Record<M>& a, long strip, F (&total)[M]) {
+        prefetch(group, Format::GROUP_BYTES);
         Sum sums[M][HALVES];
-        for (int m = 0; m < M; m++) {
-            const long at = (first + m) * groups + g;
-            if constexpr (Format::HALVES) {
-                sums[m][0].start(a.minus_halves[2 * at]);
-                sums[m][1].start(a.minus_halves[2 * at + 1]);
-            } else {
-                sums[m][0].start(a.minus_sums[at]);
-            }
-        }
+        for (int m = 0; m < M; m++)
+            for (int h = 0; h < HALVES; h++) sums[m][h].start(Format::HALVES ? a.minus_halves[m][h] : a.minus_sums[m]);
         const uint8_t* at_strip = group + strip * 4 * W;
-        const int8_t* codes = a.codes + first * a.inputs + g * GROUP;
-        planes<0>(at_strip, codes, a.inputs, sums);
-        planes<1>(at_strip, codes, a.inputs, sums);
-        planes<2>(at_strip, codes, a.inputs, sums);
-        planes<3>(at_strip, codes, a.inputs, sums);
+        planes<0>(at_strip, a, sums);
+        planes<1>(at_strip, a, sums);
+        planes<2>(at_strip, a, sums);
+        planes<3>(at_strip, a, sums);
         const F scale = Format::scale(block, group, strip);
         F other;
         if constexpr (Format::MINIMUM) other = Format::minimum(block, group, strip);
         if constexpr (Format::HALVES) other = Format::second_scale(block, group, strip);
         for (int m = 0; m < M; m++) {
-            const long at = (first + m) * groups + g;
             F product = mul(sums[m][0].value(), scale);
             if constexpr (Format::HALVES) product = fma(sums[m][1].value(), other, product);
-            total[m] = fma(product, set(a.scales[at]), total[m]);
-            if constexpr (Format::MINIMUM) total[m] = fma(other, set(a.sums[at]), total[m]);
+            total[m] = fma(product, set(a.scales[m]), total[m]);
+            if constexpr (Format::MINIMUM) total[m] = fma(other, set(a.sums[m]), total[m]);
         }
     }
 
     INLINE static void strip(const Tiles& t, const Rows& a, long first, long tile, long strip, F (&total)[M]) {
         const long blocks = t.inputs / (GROUP * Format::GROUPS);
         const uint8_t* at = t.data + size_t(tile) * t.tile_bytes;
+        const Record<M>* record = records_of<M>(a, first);
         for (long b = 0; b < blocks; b++) {
             typename Format::Block block;
             block.read(at + Format::GROUPS * Format::GROUP_BYTES, strip);
-            for (long g = 0; g < Format::GROUPS; g++, at += Format::GROUP_BYTES)
-                group(at, block, a, first, b * Format::GROUPS + g, strip, total);
+            for (long g = 0; g < Format::GROUPS; g++, at += Format::GROUP_BYTES) group(at, block, *record++, strip, total);
             at += Format::TAIL;
         }
     }
@@ -186,7 +226,7 @@ template <class Element, int M> struct Dense {
         const uint8_t* at = t.data + size_t(tile) * t.tile_bytes;
         const float* x = a.values + first * a.inputs;
         for (long i = 0; i < t.inputs; i++) {
-            const F weight = Element::read(plane(at, i * TILE * Element::BYTES), strip * W);
+            const F weight = Element::read(at + i * TILE * Element::BYTES, strip * W);
             for (int m = 0; m < M; m++) total[m] = fma(weight, set(x[m * a.inputs + i]), total[m]);
         }
     }
@@ -203,34 +243,30 @@ void rows_by_tile(const Tiles& t, const Rows& a, long first, long tile, float* o
     }
 }
 
-constexpr int MOST_ROWS = W == 16 ? 8 : 4;  // that the registers hold
-
 template <template <class, int> class Body, class Format>
-void product_of(const Tiles& t, const Rows& a, long first, long count, long begin, long end, float* out, size_t stride) {
+void product_of(const Tiles& t, const Rows& a, long begin, long end, float* out, size_t stride) {
     using Run = void (*)(const Tiles&, const Rows&, long, long, float*, size_t);
     static constexpr Run run[] = {rows_by_tile<Body, Format, 1>, rows_by_tile<Body, Format, 2>, rows_by_tile<Body, Format, 3>,
                                   rows_by_tile<Body, Format, 4>, rows_by_tile<Body, Format, 5>, rows_by_tile<Body, Format, 6>,
                                   rows_by_tile<Body, Format, 7>, rows_by_tile<Body, Format, 8>};
     for (long tile = begin; tile < end; tile++)
-        for (long row = 0; row < count; row += MOST_ROWS) {
-            const long m = count - row < MOST_ROWS ? count - row : MOST_ROWS;
-            run[m - 1](t, a, first + row, tile, out, stride);
-        }
+        for (long first = 0; first < a.count; first += BAND)
+            run[(a.count - first < BAND ? a.count - first : BAND) - 1](t, a, first, tile, out, stride);
 }
 
-inline void product(const Tiles& t, const Rows& a, long first, long count, long begin, long end, float* out, size_t stride) {
+inline void product(const Tiles& t, const Rows& a, long begin, long end, float* out, size_t stride) {
     switch (t.kind) {
-        case Kind::F32: return product_of<Dense, Float32>(t, a, first, count, begin, end, out, stride);
-        case Kind::F16: return product_of<Dense, Float16>(t, a, first, count, begin, end, out, stride);
-        case Kind::BF16: return product_of<Dense, BFloat16>(t, a, first, count, begin, end, out, stride);
-        case Kind::Q4_0: return product_of<Quantised, Flat<4, 3, false>>(t, a, first, count, begin, end, out, stride);
-        case Kind::Q4_1: return product_of<Quantised, Flat<4, -1, true>>(t, a, first, count, begin, end, out, stride);
-        case Kind::Q5_0: return product_of<Quantised, Flat<5, 4, false>>(t, a, first, count, begin, end, out, stride);
-        case Kind::Q5_1: return product_of<Quantised, Flat<5, -1, true>>(t, a, first, count, begin, end, out, stride);
-        case Kind::Q8_0: return product_of<Quantised, Flat<8, 7, false>>(t, a, first, count, begin, end, out, stride);
-        case Kind::Q4_K: return product_of<Quantised, Super<4>>(t, a, first, count, begin, end, out, stride);
-        case Kind::Q5_K: return product_of<Quantised, Super<5>>(t, a, first, count, begin, end, out, stride);
-        case Kind::Q6_K: return product_of<Quantised, Super6>(t, a, first, count, begin, end, out, stride);
+        case Kind::F32: return product_of<Dense, Float32>(t, a, begin, end, out, stride);
+        case Kind::F16: return product_of<Dense, Float16>(t, a, begin, end, out, stride);
+        case Kind::BF16: return product_of<Dense, BFloat16>(t, a, begin, end, out, stride);
+        case Kind::Q4_0: return product_of<Quantised, Flat<4, 3, false>>(t, a, begin, end, out, stride);
+        case Kind::Q4_1: return product_of<Quantised, Flat<4, -1, true>>(t, a, begin, end, out, stride);
+        case Kind::Q5_0: return product_of<Quantised, Flat<5, 4, false>>(t, a, begin, end, out, stride);
+        case Kind::Q5_1: return product_of<Quantised, Flat<5, -1, true>>(t, a, begin, end, out, stride);
+        case Kind::Q8_0: return product_of<Quantised, Flat<8, 7, false>>(t, a, begin, end, out, stride);
+        case Kind::Q4_K: return product_of<Quantised, Super<4>>(t, a, begin, end, out, stride);
+        case Kind::Q5_K: return product_of<Quantised, Super<5>>(t, a, begin, end, out, stride);
+        case Kind::Q6_K: return product_of<Quantised, Super6>(t, a, begin, end, out, stride);
     }
 }
 

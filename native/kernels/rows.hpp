@@ -5,35 +5,6 @@
 
 namespace soothsay::SOOTHSAY_ISA {
 
-inline void quantise(const Rows& rows, long r) {
-    const float* values = rows.values + r * rows.inputs;
-    int8_t* codes = rows.codes + r * rows.inputs;
-    const long groups = rows.inputs / GROUP;
-    for (long g = 0; g < groups; g++) {
-        F most = zero(), broken = zero();  // NaN where a value is no number: `max` forgets it, and the codes cannot say it
-        for (int i = 0; i < GROUP; i += W) {
-            const F value = load(values + g * GROUP + i);
-            most = max(most, abs(value));
-            broken = fma(value, zero(), broken);
-        }
-        const float scale = (reduce_max(most) + reduce_add(broken)) / 127.0f;
-        const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
-        int32_t half[2] = {0, 0};
-        for (int i = 0; i < GROUP; i += W) {
-            const F exact = mul(load(values + g * GROUP + i), set(inverse));
-            const I code = to_nearest(min(max(exact, set(-127.0f)), set(127.0f)));
-            store_bytes(codes + g * GROUP + i, code);
-            half[i / (GROUP / 2)] -= reduce_add(code);
-        }
-        const long at = r * groups + g;
-        rows.minus_halves[2 * at] = half[0];
-        rows.minus_halves[2 * at + 1] = half[1];
-        rows.minus_sums[at] = half[0] + half[1];
-        rows.scales[at] = scale;
-        rows.sums[at] = -scale * float(half[0] + half[1]);
-    }
-}
-
 inline void rms_norm(const float* x, const float* weight, float epsilon, long width, long padded, float* y) {
     F squares = zero();
     for (long i = 0; i < padded; i += W) squares = fma(load(x + i), load(x + i), squares);
