@@ -71,9 +71,9 @@ def _lines(path: Path) -> Iterator[Prompt]:
 def _prompt(line: str, where: str) -> Prompt:
     try:
         fields: Any = json.loads(line)
-        name, category, (text, *_) = fields["question_id"], fields["category"], list(fields["turns"])
+        name, category, turns = fields["question_id"], fields["category"], fields["turns"]
     except (ValueError, LookupError, TypeError):
-        name = category = text = None
-    if not (isinstance(category, str) and isinstance(text, str)):
+        name = category = turns = None
+    if not (isinstance(category, str) and isinstance(turns, list) and turns and isinstance(turns[0], str)):
         raise PromptError(f'{where} is no prompt; {{"question_id": 1, "category": "coding", "turns": ["..."]}} is one')
-    return Prompt(str(name), category, text)
+    return Prompt(str(name), category, turns[0])

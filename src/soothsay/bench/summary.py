@@ -1,7 +1,7 @@
 """From pairs of answers to the figures that are reported."""
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from soothsay.bench.prompts import Prompt
@@ -46,7 +46,7 @@ def summarise(pairs: Sequence[Pair]) -> Summary:
         tokens_per_second=median(_by_batch(pairs, lambda pair: pair.drafted.tokens_per_second)),
         tokens_per_step=sum(one.tokens for one in stats) / sum(one.steps for one in stats),
         acceptance_rate=sum(one.accepted for one in stats) / drafted if drafted else None,
-        acceptance_by_position=by_position(draft for draft in _drafts(pairs)),
+        acceptance_by_position=by_position(_drafts(pairs)),
     )
 
 
@@ -72,7 +72,7 @@ def time_share(pairs: Sequence[Pair]) -> dict[str, float | None]:
     return {name: seconds / total if total > 0 else None for name, seconds in spent.items()}
 
 
-def by_position(drafts: Iterator[Drafted]) -> tuple[float, ...]:
+def by_position(drafts: Iterable[Drafted]) -> tuple[float, ...]:
     """Give the share of drafted tokens that were kept, at each position of a draft."""
     tried: list[int] = []
     kept: list[int] = []
