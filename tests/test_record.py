@@ -3,13 +3,18 @@
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from soothsay import Completion, Engine, Sampling
 from soothsay.assemble import DRAFT_TOP_K, Parts, assemble
-from soothsay.record import Record
-from tests.engines import SpyDrafter, SpyModel, assert_at_rest, drafters, plain
+from soothsay.draft.model import ModelDrafter
+from soothsay.load import Loaded
+from soothsay.record import Drafted, Record
+from soothsay.schedule.policy import FixedGamma
+from soothsay.text.tokenizer import Tokenizer
+from tests.engines import ScriptModel, SpyDrafter, SpyModel, assert_at_rest, drafters, plain
 
 PROMPTS = [[1, 2, 3, 1, 2, 3, 1, 2], [4, 4], [0, 5] * 150]
 
@@ -51,6 +56,17 @@ def test_seconds_are_those_of_the_clock() -> None:
     assert {record.target_seconds for record in records} == {10.0}
     assert {record.draft_seconds for record in records} == {0.0, 1.0}
     assert {record.verify_seconds for record in records} == {0.0}
+
+
+def test_an_end_inside_an_accepted_run_is_not_passed() -> None:
+    """Four drafted tokens are what the target would say, but its text ends with the second of them."""
+    model, records = ScriptModel([0, 1, 2, 2, 3, 2, 2, 2, 2]), list[Record]()
+    words = Tokenizer(["a", "b", "c", "<end>"], [1, 1, 1, 3], [], pre="smollm", end_ids=[3])
+    drafter = ModelDrafter(ScriptModel(model.script), model.vocab_size)
+    made = Parts(model, Loaded(model, words, None, Path()), {"model": drafter}, FixedGamma("model", 4))
+    answer = Engine.of(made, watch=records.append).generate([0, 1], Sampling(max_tokens=20))
+    assert (answer.tokens, answer.stats.accepted) == ((2, 2, 3), 2)
+    assert [record.drafts for record in records] == [(Drafted(None, 0, 0, 1),), (Drafted("model", 4, 2, 2),)]
 
 
 def test_without_kept_prefixes_the_second_answer_starts_anew() -> None:
