@@ -5,7 +5,7 @@
 
 namespace soothsay::SOOTHSAY_ISA {
 
-using Words = uint64_t __attribute__((vector_size(64)));  // a cache line, in as many registers as it takes
+using Words = uint64_t __attribute__((vector_size(64), may_alias));  // a cache line, in as many registers as it takes
 
 // Reads `bytes`, a multiple of 512, and gives a sum of them, so that no load is left out.
 inline uint64_t read(const uint8_t* data, size_t bytes) {
