@@ -150,7 +150,7 @@ def _open(model: Path, draft: Path | None, context: int, threads: int, engine: s
 
 def _head(model: Path, draft: Path | None, options: argparse.Namespace) -> dict[str, Any]:
     """What was measured, on what; passes are timed here, before any peer is there."""
-    head = {"model": model.stem, "draft": draft.stem if draft else None, "machine": machine()}
+    head: dict[str, Any] = {"model": model.stem, "draft": draft.stem if draft else None, "machine": machine()}
     head |= {name: getattr(options, name) for name in ("temperature", "max_tokens", "seed", "threads")}
     if options.passes:
         python = options.llama_python
@@ -164,21 +164,23 @@ def _publish(
     """Write the files, print the table, and give the JSON line."""
     reference = next(contender for contender in contenders if contender.engine == OURS and contender.drafter != "none")
     found = rows(contenders, results, reference, greedy=greedy)
-    lines = [_caption(head, found), "", table(found, reference)]
+    task, place = _task(head, found), f"{head['machine']}, {head['threads']} threads"
+    versions = ", ".join(f"{engine} {version}" for engine, version in results.versions.items())
+    lines = [f"{task}; {place}; {versions}", "", table(found, reference)]
     if "passes" in head:
         lines += ["", passes_table(head["passes"], PASSES["prompt_tokens"])]
     figures = head | {"rows": [asdict(row) for row in found], "versions": results.versions}
     _write(folder / "peers.md", "\n".join(lines) + "\n")
     _write(folder / "peers.json", json.dumps(as_json(results) | figures, indent=1) + "\n")
-    _write(folder / "peers.svg", draw(found, TITLE, _caption(head, found), OURS))
+    _write(folder / "peers.svg", draw(found, TITLE, (task, place), OURS))
     print("\n".join(lines), end="\n\n", flush=True)
     return json.dumps(figures)
 
 
-def _caption(head: dict[str, Any], found: Sequence[Row]) -> str:
+def _task(head: dict[str, Any], found: Sequence[Row]) -> str:
     models = f"{head['model']} with {head['draft']}" if head["draft"] else head["model"]
-    length = f"{max(row.prompts for row in found)} prompts, {head['max_tokens']} tokens"
-    return f"{models}, {length}, temperature {head['temperature']:g}; {head['machine']}, {head['threads']} threads"
+    prompts = max(row.prompts for row in found)
+    return f"{models}; prompts: {prompts}, tokens: {head['max_tokens']}, temperature: {head['temperature']:g}"
 
 
 def _write(path: Path, text: str) -> None:

@@ -20,7 +20,7 @@ class Contender:
     @property
     def setting(self) -> str:
         words = {"none": "plain", "model": "draft model", "ngram": "n-gram", "self": "self-draft"}[self.drafter]
-        return words if self.gamma is None else f"{words}, {self.gamma}"
+        return words if self.gamma is None else f"{words}, gamma {self.gamma}"
 
 
 @dataclass(frozen=True, slots=True)

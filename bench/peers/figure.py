@@ -7,7 +7,7 @@ from bench.peers.report import Row
 
 WIDTH = 760
 MARGIN = 20
-HEADER = 62
+HEADER = 82
 LABEL_WIDTH = 250
 VALUE_WIDTH = 130
 BAR = 18
@@ -32,7 +32,7 @@ STYLE = """
 """
 
 
-def draw(rows: Sequence[Row], title: str, subtitle: str, ours: str) -> str:
+def draw(rows: Sequence[Row], title: str, subtitles: tuple[str, str], ours: str) -> str:
     """Give the figure: one bar a row, those of the engine `ours` in colour; who did not run says so."""
     longest = max((row.tokens_per_second or 0.0 for row in rows), default=0.0) or 1.0
     shapes, top = [], float(HEADER)
@@ -41,17 +41,20 @@ def draw(rows: Sequence[Row], title: str, subtitle: str, ours: str) -> str:
             top += GAP
         shapes.append(_bar(row, top, (row.tokens_per_second or 0.0) / longest, ours))
         top += STEP
-    return _page(int(top) + MARGIN // 2, title, subtitle, shapes)
+    return _page(int(top) + MARGIN // 2, title, subtitles, shapes)
 
 
-def _page(height: int, title: str, subtitle: str, shapes: Sequence[str]) -> str:
+def _page(height: int, title: str, subtitles: tuple[str, str], shapes: Sequence[str]) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         f'role="img" aria-label="{escape(title)}">',
         f"<style>{STYLE}</style>",
         f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>',
         f'<text class="title" x="{MARGIN}" y="28">{escape(title)}</text>',
-        f'<text class="quiet" x="{MARGIN}" y="48">{escape(subtitle)}</text>',
+        *(
+            f'<text class="quiet" x="{MARGIN}" y="{48 + 18 * place}">{escape(line)}</text>'
+            for place, line in enumerate(subtitles)
+        ),
         *shapes,
         "</svg>",
     ]

@@ -5,6 +5,7 @@ time from another's turn.
 """
 
 import json
+import os
 import select
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 SERVE = Path(__file__).with_name("servers") / "serve.py"
 PATIENCE_SECONDS = 900
@@ -36,7 +37,7 @@ class Peer:
             self.close()
             raise
 
-    def __enter__(self) -> "Peer":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -52,7 +53,7 @@ class Peer:
         """Wake the peer, ask, and stop it again; PeerFailed for a refusal, a death or too long a silence."""
         self._process.send_signal(signal.SIGCONT)
         line = self._exchange(json.dumps({"verb": verb} | fields))
-        self._process.send_signal(signal.SIGSTOP)
+        self._stop()
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise PeerFailed(answer["error"])
@@ -63,6 +64,11 @@ class Peer:
         self._process.kill()
         self._process.communicate()
         self._errors.close()
+
+    def _stop(self) -> None:
+        """Stop the process, and wait until all its threads have."""
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _start(self, command: list[str]) -> "subprocess.Popen[str]":
         try:
