@@ -101,9 +101,11 @@ def _compare(options: argparse.Namespace) -> int:
     context = max(len(question.tokens) for question in [warm_up, *questions]) + options.max_tokens + MARGIN_TOKENS
     with closing(Team(_pythons(options), partial(_open, model, draft, context, options.threads))) as team:
         results = Results()
-        for results in run(team, contenders, warm_up, questions, law):
-            last = publish(results)
-    print(last)
+        for number, results in enumerate(run(team, contenders, warm_up, questions, law), start=1):
+            figures = publish(results)
+            print(f"prompt {number} of {len(questions)}", flush=True)
+    print((options.output / "peers.md").read_text(encoding="utf-8"))
+    print(json.dumps(figures))
     return 1 if any(contender.engine == OURS for contender in results.failures) else 0
 
 
@@ -160,8 +162,8 @@ def _head(model: Path, draft: Path | None, options: argparse.Namespace) -> dict[
 
 def _publish(
     folder: Path, contenders: Sequence[Contender], greedy: bool, head: dict[str, Any], results: Results
-) -> str:
-    """Write the files, print the table, and give the JSON line."""
+) -> dict[str, Any]:
+    """Write the files, and give what the last line says."""
     reference = next(contender for contender in contenders if contender.engine == OURS and contender.drafter != "none")
     found = rows(contenders, results, reference, greedy=greedy)
     task, place = _task(head, found), f"{head['machine']}, {head['threads']} threads"
@@ -173,8 +175,7 @@ def _publish(
     _write(folder / "peers.md", "\n".join(lines) + "\n")
     _write(folder / "peers.json", json.dumps(as_json(results) | figures, indent=1) + "\n")
     _write(folder / "peers.svg", draw(found, TITLE, (task, place), OURS))
-    print("\n".join(lines), end="\n\n", flush=True)
-    return json.dumps(figures)
+    return figures
 
 
 def _task(head: dict[str, Any], found: Sequence[Row]) -> str:
