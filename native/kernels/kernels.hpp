@@ -52,7 +52,7 @@ struct Attention {
 constexpr int ATTENTION_ROWS = 8;  // most rows of one Attention
 constexpr long partial_floats(long width) { return width + 16; }  // weighted values, then maximum, then sum
 constexpr size_t scratch_floats(long width, long heads) {
-    return size_t(ATTENTION_ROWS) * heads * PARTITION + size_t(width) * TILE * 2;
+    return size_t(ATTENTION_ROWS) * heads * (PARTITION + 2 * width);
 }
 
 struct Kernels {
