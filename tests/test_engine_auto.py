@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from soothsay import Engine, OptionError, Sampling
-from soothsay.assemble import DRAFT_TOP_K, FIRST_WINDOW, Parts, assemble
+from soothsay.assemble import DRAFT_TOP_K, Parts, assemble
 from soothsay.draft.model import ModelDrafter
 from soothsay.load import Loaded
 from soothsay.model.base import Feed, Logits
@@ -170,11 +170,11 @@ def test_auto_takes_the_usual_draft_model_where_it_is_at_hand(
     assert [*made(machine, SpyModel(), draft="auto", gamma="auto").drafters] == ["ngram"]
 
 
-def test_only_the_controller_bounds_what_a_draft_model_reads_first(machine: Machine) -> None:
-    for gamma, window in (("auto", FIRST_WINDOW), (3, None)):
+def test_a_draft_model_is_cut_as_asked(machine: Machine) -> None:
+    for gamma in ("auto", 3):
         drafter = made(machine, gamma=gamma, top_k=5).drafters["model"]
         assert isinstance(drafter, ModelDrafter)
-        assert (drafter._window, drafter._top_k) == (window, 5)
+        assert drafter._top_k == 5
 
 
 def test_passes_are_timed_once_a_model_and_only_for_the_controller(machine: Machine, cache: Path) -> None:

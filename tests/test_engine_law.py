@@ -113,10 +113,11 @@ def test_the_joint_law_is_the_targets(monkeypatch: pytest.MonkeyPatch, rule: str
     assert distance(outcome.counts) < LIMIT
 
 
-def test_the_joint_law_is_the_targets_when_the_controller_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes by how earlier drafts have fared, in this answer and in others, and that must not show."""
+@pytest.mark.parametrize("rule", ["block", "token"])
+def test_the_joint_law_is_the_targets_when_the_controller_chooses(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
+    """It goes by how earlier drafts have fared, and the drafter stops by its own confidence: neither must show."""
     monkeypatch.setattr("soothsay.engine.Scheduler", partial(Scheduler, max_batch=4))
-    outcome = said(monkeypatch, "block", "model", gamma="auto")
+    outcome = said(monkeypatch, rule, "model", gamma="auto")
     assert RUNS / 2 < outcome.accepted < outcome.drafted - RUNS / 4
     assert distance(outcome.counts) < LIMIT
 

@@ -6,6 +6,7 @@ import pytest
 
 from soothsay.draft.base import Ask, Draft, Outlook, Reader
 from soothsay.model.base import Slot
+from soothsay.patience import Patience
 from soothsay.request import Request
 from soothsay.sampling import Sampling
 from soothsay.schedule.scheduler import Turn
@@ -47,7 +48,7 @@ class ScriptDrafter:
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         self._clock.seconds += self._price
         self.calls.append(list(asks))
-        return [Draft((self._token,) * ask.gamma, read_tokens=ask.reading) for ask in asks]
+        return [Draft((self._token,) * ask.gamma, confidences=(self._price / 10,) * ask.gamma) for ask in asks]
 
     def close(self, reader: Reader) -> None:
         self.held.remove(reader)
@@ -58,16 +59,16 @@ class ScriptPolicy:
 
     def __init__(self, wanted: Sequence[tuple[str | None, int]]) -> None:
         self._wanted = wanted
-        self.plans: list[tuple[list[View], int, bool]] = []
+        self.plans: list[tuple[list[View], int]] = []
         self.steps: list[Step] = []
         self.forgotten: list[Hashable] = []
 
-    def plan(self, views: Sequence[View], other_rows: int = 0, *, waiting: bool = False) -> list[Choice]:
-        self.plans.append((list(views), other_rows, waiting))
-        return [Choice(view, drafter, gamma, 1.0) for view, (drafter, gamma) in zip(views, self._wanted, strict=True)]
-
-    def readable_tokens(self, view: View, drafter: str, sequences: int = 1) -> int:
-        return 100 * view.context + 10 * len(drafter) + sequences
+    def plan(self, views: Sequence[View], other_rows: int = 0) -> list[Choice]:
+        self.plans.append((list(views), other_rows))
+        return [
+            Choice(view, drafter, gamma, 100 + gamma, Patience(gamma / 10)) if drafter else Choice(view)
+            for view, (drafter, gamma) in zip(views, self._wanted, strict=True)
+        ]
 
     def observe(self, step: Step) -> None:
         self.steps.append(step)
@@ -99,7 +100,7 @@ def decoding(sequence: Request, reach: int = 9) -> Turn[Request]:
 
 def drafters(clock: Now) -> dict[str, ScriptDrafter]:
     return {
-        "near": ScriptDrafter(1, clock, 0.5, 10, Outlook(lag_tokens=7, confidence=3)),
+        "near": ScriptDrafter(1, clock, 0.5, 10, Outlook(lag_tokens=7, match=3)),
         "far": ScriptDrafter(2, clock, 2.0, 50, Outlook()),
         "mute": ScriptDrafter(3, clock, 9.0, 90, None),
     }
@@ -110,7 +111,7 @@ def test_each_drafter_is_asked_once_for_all_its_requests() -> None:
     helpers, policy = drafters(clock), ScriptPolicy([("far", 2), ("near", 1), (None, 0), ("far", 3)])
     speculation = Speculation(helpers, policy, clock)
     requests = [request([4] * length, speculation.open(), emitted=2) for length in (3, 4, 5, 6)]
-    proposal = speculation.propose([decoding(one) for one in requests], waiting=True)
+    proposal = speculation.propose([decoding(one) for one in requests])
     assert [draft.tokens for draft in proposal.drafts] == [(2, 2), (1,), (), (2, 2, 2)]
     assert proposal.seconds == {"far": 2.0, "near": 0.5}
     ((near,),) = helpers["near"].calls
@@ -119,9 +120,9 @@ def test_each_drafter_is_asked_once_for_all_its_requests() -> None:
     for ask, one, gamma, name in [(near, requests[1], 1, "near"), *zip(far, requests[::3], (2, 3), ["far"] * 2)]:  # noqa: B905
         assert (ask.reader, ask.gamma, ask.sampling) == (one.readers[name], gamma, one.sampling)
         assert ask.context is one.context
-        assert ask.reading == 100 * len(one.context) + 10 * len(name) + 4
-    ((views, other_rows, waiting),) = policy.plans
-    assert (other_rows, waiting) == (0, True)
+        assert (ask.window, ask.patience) == (100 + gamma, Patience(gamma / 10))
+    ((views, other_rows),) = policy.plans
+    assert other_rows == 0
     assert [(view.request, view.context, view.reach, view.remaining) for view in views] == [
         (one, len(one.context), 9, 18) for one in requests
     ]
@@ -134,9 +135,9 @@ def test_prompts_that_are_read_are_other_rows_and_nobody_drafts_for_them() -> No
     speculation = Speculation(helpers, policy, clock)
     reading, ending, running = (request([4] * length, speculation.open()) for length in (9, 8, 5))
     turns = [Turn(reading, [4] * 6, False, 9), decoding(running), Turn(ending, [4] * 3, True, 9)]
-    proposal = speculation.propose(turns, waiting=False)
+    proposal = speculation.propose(turns)
     assert [draft.tokens for draft in proposal.drafts] == [(), (1, 1), ()]
-    assert [(len(views), rows, waiting) for views, rows, waiting in policy.plans] == [(1, 9, False)]
+    assert [(len(views), rows) for views, rows in policy.plans] == [(1, 9)]
     speculation.learn(proposal, {1: (0, 1), 2: (0, 1)}, 3.0)
     (step,) = policy.steps
     assert (len(step.outcomes), step.other_rows) == (1, 9)
@@ -147,12 +148,12 @@ def test_the_policy_hears_what_became_of_each_choice() -> None:
     policy = ScriptPolicy([("far", 4), (None, 0), ("near", 2)])
     speculation = Speculation(drafters(clock), policy, clock)
     turns = [decoding(request([4] * length, speculation.open())) for length in (3, 4, 5)]
-    proposal = speculation.propose(turns, waiting=False)
+    proposal = speculation.propose(turns)
     speculation.learn(proposal, {0: (3, 2), 1: (0, 1), 2: (2, 3)}, 6.5)
     first, second, third = (proposal.choices[place] for place in range(3))
     assert policy.steps == [
         Step(
-            [Outcome(first, 4, 3, 2, 333), Outcome(second, 0, 0, 1, 0), Outcome(third, 2, 2, 3, 543)],
+            [Outcome(first, 4, 3, 2, (0.2,) * 4), Outcome(second, 0, 0, 1), Outcome(third, 2, 2, 3, (0.05,) * 2)],
             6.5,
             {"far": 2.0, "near": 0.5},
             0,
@@ -165,7 +166,7 @@ def test_a_step_without_a_decoding_request_is_no_lesson() -> None:
     policy = ScriptPolicy([])
     speculation = Speculation(drafters(clock), policy, clock)
     turn = Turn(request([4] * 9, speculation.open()), [4] * 9, complete=True, reach=9)
-    speculation.learn(speculation.propose([turn], waiting=False), {0: (0, 1)}, 1.0)
+    speculation.learn(speculation.propose([turn]), {0: (0, 1)}, 1.0)
     assert (policy.plans, policy.steps) == ([], [])
 
 

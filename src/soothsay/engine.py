@@ -152,7 +152,7 @@ class Engine:
 
     def _run(self, turns: Sequence[Turn[Request]]) -> None:
         begun = self._clock()
-        proposal = self._speculation.propose(turns, waiting=self._scheduler.waiting)
+        proposal = self._speculation.propose(turns)
         proposed = self._clock()
         feeds = [_feed(turn, draft) for turn, draft in zip(turns, proposal.drafts, strict=True)]
         logits = self._model.forward(feeds)

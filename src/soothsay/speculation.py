@@ -47,18 +47,18 @@ class Speculation:
         self._close(request.readers)
         self._policy.forget(request)
 
-    def propose(self, turns: Sequence[Turn[Request]], *, waiting: bool) -> Proposal:
+    def propose(self, turns: Sequence[Turn[Request]]) -> Proposal:
         """Choose and draft for the turns that decode."""
         views = {place: self._view(turn) for place, turn in enumerate(turns) if turn.decoding}
         other_rows = sum(len(turn.pending) for turn in turns if not turn.decoding)
-        chosen = self._policy.plan(list(views.values()), other_rows, waiting=waiting) if views else []
+        chosen = self._policy.plan(list(views.values()), other_rows) if views else []
         choices = dict(zip(views, chosen, strict=True))
         proposal = Proposal([NO_DRAFT] * len(turns), choices, other_rows)
         asked = sorted((choice.drafter, place) for place, choice in choices.items() if choice.drafter is not None)
         for name, group in groupby(asked, key=lambda ask: ask[0]):
             places = [place for _, place in group]
             begun = self._clock()
-            asks = [self._ask(turns[place].sequence, choices[place], len(views)) for place in places]
+            asks = [_ask(turns[place].sequence, choices[place]) for place in places]
             for place, draft in zip(places, self._drafters[name].propose(asks), strict=True):
                 proposal.drafts[place] = draft
             proposal.seconds[name] = self._clock() - begun
@@ -67,8 +67,7 @@ class Speculation:
     def learn(self, proposal: Proposal, emitted: Mapping[int, tuple[int, int]], target_seconds: float) -> None:
         """Hear, by place, how many drafted tokens were kept and how many tokens emitted."""
         outcomes = [
-            Outcome(choice, len(proposal.drafts[place].tokens), *emitted[place], proposal.drafts[place].read_tokens)
-            for place, choice in proposal.choices.items()
+            _outcome(choice, proposal.drafts[place], *emitted[place]) for place, choice in proposal.choices.items()
         ]
         if outcomes:
             self._policy.observe(Step(outcomes, target_seconds, proposal.seconds, proposal.other_rows))
@@ -79,23 +78,27 @@ class Speculation:
             name: drafter.outlook(request.readers[name], request.context) for name, drafter in self._drafters.items()
         }
         sources = {
-            name: Source(outlook.lag_tokens, outlook.confidence)
-            for name, outlook in outlooks.items()
-            if outlook is not None
+            name: Source(outlook.lag_tokens, outlook.match) for name, outlook in outlooks.items() if outlook is not None
         }
         return View(request, len(request.context), turn.reach, request.max_tokens - request.emitted, sources)
-
-    def _ask(self, request: Request, choice: Choice, sequences: int) -> Ask:
-        assert choice.drafter is not None
-        return Ask(
-            request.readers[choice.drafter],
-            request.context,
-            choice.gamma,
-            request.sampling,
-            request.verifier.drafting(len(request.context)),
-            self._policy.readable_tokens(choice.view, choice.drafter, sequences),
-        )
 
     def _close(self, readers: Mapping[str, Reader]) -> None:
         for name, reader in readers.items():
             self._drafters[name].close(reader)
+
+
+def _ask(request: Request, choice: Choice) -> Ask:
+    assert choice.drafter is not None
+    return Ask(
+        request.readers[choice.drafter],
+        request.context,
+        choice.gamma,
+        request.sampling,
+        request.verifier.drafting(len(request.context)),
+        choice.window,
+        choice.patience,
+    )
+
+
+def _outcome(choice: Choice, draft: Draft, accepted: int, emitted: int) -> Outcome:
+    return Outcome(choice, len(draft.tokens), accepted, emitted, draft.confidences)

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from itertools import product
+from math import prod
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from soothsay.draft.model import ModelDrafter
 from soothsay.errors import OptionError
 from soothsay.model.base import Feed, Logits, Slot
 from soothsay.model.table import TableModel
+from soothsay.patience import ENDLESS, PARTS, Patience, part
 from soothsay.sampling import Law, Sampling
 from soothsay.verify.coupled import draw_coupled
 from soothsay.verify.noise import Noise
@@ -37,9 +39,15 @@ def noisy_draw(seed: int) -> Callable[[Law, int], int]:
 
 
 def ask(
-    reader: Reader, context: Sequence[int], gamma: int, sampling: Sampling = SAMPLING, seed: int = 0, reading: int = 0
+    reader: Reader,
+    context: Sequence[int],
+    gamma: int,
+    sampling: Sampling = SAMPLING,
+    seed: int = 0,
+    window: int | None = None,
+    patience: Patience = ENDLESS,
 ) -> Ask:
-    return Ask(reader, context, gamma, sampling, noisy_draw(seed), reading)
+    return Ask(reader, context, gamma, sampling, noisy_draw(seed), window, patience)
 
 
 def expected_probabilities(row: np.ndarray, temperature: float, top_k: int) -> dict[int, float]:
@@ -218,99 +226,80 @@ TEXT = random.Random(8).choices(range(6), k=20)
 
 
 class Windowed:
-    """One reader of a drafter with a window of 4 tokens."""
+    """One reader of a drafter that is asked with a window."""
 
     def __init__(self, max_length: int = 4096) -> None:
         self.model = WatchedModel(max_length=max_length)
-        self.drafter = ModelDrafter(self.model, 6, top_k=4, window=4)
+        self.drafter = ModelDrafter(self.model, 6, top_k=4)
         self.reader = self.drafter.open()
 
-    def draft(self, context: Sequence[int], start: int, reading: int = 0) -> int:
-        """Check a draft against one by a model that saw the context from `start` on; give the tokens read besides."""
-        asked = ask(self.reader, context, 3, reading=reading)
+    def check(self, context: Sequence[int], window: int, start: int) -> Draft:
+        """Check a draft against one by a model that saw the context from `start` on."""
+        asked = ask(self.reader, context, 3, window=window)
         (draft,) = self.drafter.propose([asked])
         assert draft.tokens == rollout(self.model, asked, 6, top_k=4, start=start)
-        return draft.read_tokens
+        return draft
 
 
-def test_the_first_drafts_come_from_the_window_alone() -> None:
+def test_no_more_is_read_than_the_window_and_the_last_token() -> None:
     windowed, context = Windowed(), list(TEXT)
-    assert windowed.draft(context, start=16) == 0
+    windowed.check(context, window=3, start=16)
     assert windowed.model.passes == [[4], [1], [1]]
     for token in (1, 5, 0):
         context.append(token)
-        assert windowed.draft(context, start=16) == 0
+        windowed.check(context, window=3, start=16)
+    assert max(windowed.model.passes[3:]) < [3]
 
 
-def test_a_text_within_the_window_is_read_whole() -> None:
-    assert Windowed().draft(TEXT[:4], start=0) == 0
-
-
-def test_it_reads_on_as_far_as_it_may_and_goes_on_from_the_whole() -> None:
+def test_a_lag_within_the_window_is_read_whole() -> None:
     windowed = Windowed()
-    assert [windowed.draft(TEXT, start=16, reading=5) for _ in range(4)] == [5, 5, 5, 4]
-    assert [feed for (feed,) in windowed.model.passes if feed > 1] == [4, 5, 5, 5, 4]
-    assert len(windowed.model._held) == 1
-    assert windowed.draft([*TEXT, 2, 3], start=0, reading=5) == 0
+    windowed.check(TEXT[:4], window=3, start=0)
+    windowed.check(TEXT[:8], window=4, start=0)
 
 
-def test_after_a_long_stretch_by_others_it_starts_anew_and_keeps_what_it_read() -> None:
+@pytest.mark.parametrize("window", [0, 2])
+def test_after_a_long_stretch_by_others_it_starts_anew(window: int) -> None:
     windowed = Windowed()
-    assert windowed.draft(TEXT, start=16, reading=19) == 19
-    windowed.draft(TEXT, start=0)
+    windowed.check(TEXT, window=99, start=0)
     longer = TEXT + TEXT[::-1]
-    assert windowed.draft(longer, start=36) == 0
-    assert windowed.draft(longer, start=36, reading=99) == 19  # the other 20 were read before, but for the last
-    assert windowed.draft([*longer, 1], start=0) == 0
+    windowed.check(longer, window=window, start=39 - window)
+    windowed.check([*longer, 1], window=99, start=39 - window)
 
 
-def test_a_window_that_is_left_behind_is_given_up() -> None:
+def test_close_gives_the_slot_of_a_window_back() -> None:
     windowed = Windowed()
-    assert windowed.draft(TEXT, start=16, reading=6) == 6
-    assert windowed.draft(TEXT * 2, start=36, reading=6) == 6
-    assert len(windowed.model._held) == 2
-    assert windowed.draft(TEXT * 2, start=36, reading=99) == 27
-    assert windowed.draft(TEXT * 2, start=0) == 0
-
-
-@pytest.mark.parametrize("reading", [0, 7, 99])
-def test_close_gives_the_slots_of_a_window_back(reading: int) -> None:
-    windowed = Windowed()
-    windowed.draft(TEXT, start=16, reading=reading)
+    windowed.check(TEXT, window=5, start=14)
     windowed.drafter.close(windowed.reader)
     assert windowed.model._held == {}
 
 
 def test_a_foreign_token_before_the_window_does_not_hinder_it() -> None:
     windowed = Windowed()
-    context = [1, 2, 6, *TEXT]
-    assert windowed.draft(context, start=19, reading=2) == 2
-    assert windowed.draft(context, start=19, reading=2) == 0
+    windowed.check([1, 2, 6, *TEXT], window=3, start=19)
 
 
 def test_nothing_is_read_for_a_context_that_is_too_long() -> None:
     windowed = Windowed(max_length=20)
-    windowed.draft(TEXT[:17], start=13)
+    windowed.check(TEXT[:17], window=3, start=13)
     windowed.model.passes.clear()
-    assert windowed.drafter.propose([ask(windowed.reader, TEXT * 2, 3, reading=99)]) == [Draft((), ())]
+    assert windowed.drafter.propose([ask(windowed.reader, TEXT * 2, 3, window=3)]) == [Draft((), ())]
     assert windowed.model.passes == []
 
 
-@pytest.mark.parametrize("window", [None, 4])
-def test_the_outlook_is_what_the_first_pass_reads_beyond_one_token(window: int | None) -> None:
+def test_the_outlook_is_what_the_first_pass_reads_beyond_one_token() -> None:
     rng, model, context, lags = random.Random(3), WatchedModel(), list(TEXT), list[int]()
-    drafter = ModelDrafter(model, 6, window=window)
+    drafter = ModelDrafter(model, 6)
     reader = drafter.open()
     for _ in range(60):
-        outlook = drafter.outlook(reader, context)
+        outlook, window = drafter.outlook(reader, context), rng.randint(2, 12)
         assert outlook is not None
         model.passes.clear()
-        (draft,) = drafter.propose([ask(reader, context, rng.randint(1, 4), reading=rng.randint(0, 1))])
-        assert model.passes[0] == [outlook.lag_tokens + 1]
+        (draft,) = drafter.propose([ask(reader, context, rng.randint(1, 4), window=window)])
+        assert model.passes[0] == [min(outlook.lag_tokens, window) + 1]
         lags.append(outlook.lag_tokens)
         accepted = draft.tokens[: rng.randint(0, len(draft.tokens))]
         context += [*accepted, *rng.choices(range(6), k=rng.choice((1, 1, 2, 9)))]
-    assert lags[0] == (19 if window is None else 3)
+    assert lags[0] == 19
     assert {0, 1} < set(lags)
 
 
@@ -321,3 +310,44 @@ def test_there_is_no_outlook_where_there_will_be_no_draft() -> None:
     assert drafter.outlook(long, [1] * 6) is None
     drafter.propose([ask(foreign, [0, 5, 1], 2)])
     assert drafter.outlook(foreign, [0, 5, 1, 2]) is None
+
+
+# Patience
+
+
+def confidences(model: TableModel, context: Sequence[int], tokens: Sequence[int], temperature: float) -> list[float]:
+    """The highest probability of the law at each drafted position, cut to four tokens."""
+    rows = [model.logits([*context, *tokens[:place]]) for place in range(len(tokens))]
+    return [max(expected_probabilities(row, temperature, 4).values()) for row in rows]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+@pytest.mark.parametrize("least", [0.2, 0.5, 0.9])
+def test_a_draft_ends_with_the_first_token_that_makes_it_too_unlikely(least: float, temperature: float) -> None:
+    """That token is kept: under block and token verification, dropping it would change the law of the output."""
+    model, chances, lengths = TableModel(6, seed=1), tuple(0.5 + place / 20 for place in range(PARTS)), set[int]()
+    drafter = ModelDrafter(model, 6, top_k=4)
+    for seed in range(20):
+        context, sampling = [seed % 6, seed % 5, 2], Sampling(temperature=temperature)
+        whole, asked = (
+            ask(drafter.open(), context, 6, sampling, seed, patience=patience)
+            for patience in (ENDLESS, Patience(least, chances))
+        )
+        endless, draft = drafter.propose([whole, asked])
+        shown = confidences(model, context, endless.tokens, temperature or 1.0)
+        survival = [prod(chances[part(one)] for one in shown[:place]) for place in range(7)]
+        expected = next((place for place, chance in enumerate(survival) if chance < least), 6)
+        assert draft.tokens == endless.tokens[:expected]
+        assert draft.confidences == pytest.approx(shown[:expected])
+        assert endless.confidences == ()
+        lengths.add(expected)
+    assert len(lengths) > 1 or least == 0.9
+    assert min(lengths) > 0
+
+
+def test_each_draft_of_a_batch_ends_by_itself() -> None:
+    model = WatchedModel()
+    drafter = ModelDrafter(model, 6)
+    asks = [ask(drafter.open(), [1, 2], 4, patience=patience) for patience in (Patience(1.0, (0.9,) * PARTS), ENDLESS)]
+    assert [len(draft.tokens) for draft in drafter.propose(asks)] == [1, 4]
+    assert [len(rows) for rows in model.passes] == [2, 1, 1, 1]

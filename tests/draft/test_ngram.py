@@ -185,7 +185,7 @@ def test_the_outlook_is_the_length_of_the_match(text: str, length: int | None) -
     drafter = NgramDrafter()
     reader = drafter.open()
     outlook = drafter.outlook(reader, [*map(ord, text)])
-    assert outlook == (None if length is None else Outlook(lag_tokens=0, confidence=length))
+    assert outlook == (None if length is None else Outlook(lag_tokens=0, match=length))
 
 
 def test_an_outlook_before_each_draft_changes_none() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol, runtime_checkable
 
+from soothsay.patience import ENDLESS, Patience
 from soothsay.sampling import Law, Sampling
 
 Reader = NewType("Reader", int)
@@ -14,11 +15,12 @@ Reader = NewType("Reader", int)
 class Outlook:
     """What a drafter could do for a sequence now.
 
-    `lag_tokens` must be read before the first guess; `confidence` is a hint, a match length (0: no hint).
+    `lag_tokens` of the context are unread, beside its last one; its last `match` tokens were seen before, a hint of how
+    good a draft will be (0: none).
     """
 
     lag_tokens: int = 0
-    confidence: int = 0
+    match: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Ask:
     """A request for up to `gamma` tokens that continue `context` (prompt and output so far; read only).
 
     `draw(law, position)` is the only source of chance: it draws the token at an absolute position from a law.
-    `reading` tokens of the context that the drafter skipped so far may be read besides.
+    Of a lag beyond `window` only so many tokens are read, the latest ones (None: all). `patience` says when a further
+    token is not worth its time.
     """
 
     reader: Reader
@@ -34,7 +37,8 @@ class Ask:
     gamma: int
     sampling: Sampling
     draw: Callable[[Law, int], int]
-    reading: int = 0
+    window: int | None = None
+    patience: Patience = ENDLESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,12 @@ class Draft:
     """Drafted tokens and the law that each was really drawn from.
 
     `laws` has one entry a token, or is None when the tokens were chosen without chance (every law a point mass).
-    `read_tokens` says how much of the `reading` that was allowed took place.
+    `confidences`, one a token, is how sure the drafter was of each, from 0 to 1; empty when it cannot tell.
     """
 
     tokens: tuple[int, ...] = ()
     laws: tuple[Law, ...] | None = None
-    read_tokens: int = 0
+    confidences: tuple[float, ...] = ()
 
 
 @runtime_checkable

@@ -3,13 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from math import exp
 
 from soothsay.draft.base import Ask, Draft, Outlook, Reader
 from soothsay.errors import OptionError
 from soothsay.model.base import Feed, Logits, Model, Slot
-from soothsay.sampling import Law, law
+from soothsay.patience import ENDLESS
+from soothsay.sampling import Law, Sampling, law
 
 CHUNK_TOKENS = 512
+SHOWN = Sampling(temperature=1.0)
+"""What a greedy draft's confidence is taken from; its own laws are certain of everything."""
 
 
 @dataclass(slots=True)
@@ -17,15 +21,12 @@ class _Place:
     """Where one sequence stands in the draft model.
 
     The slot holds context[start:known], then `guesses`: its own drafts, which the context may or may not have taken up.
-    While `start` is above 0, `whole` reads the context from its beginning: context[:whole_known] so far.
     """
 
     slot: Slot
     start: int = 0
     known: int = 0
     guesses: list[int] = field(default_factory=list)
-    whole: Slot | None = None
-    whole_known: int = 0
     foreign: bool = False
 
     def held(self, context: Sequence[int]) -> int:
@@ -36,7 +37,10 @@ class _Place:
 
 @dataclass(slots=True)
 class _Work:
-    """One ask on its way to a draft of `wanted` tokens; `unread` is what the model must see before the next one."""
+    """One ask on its way to a draft of up to `wanted` tokens.
+
+    `unread` is what the model must see before the next one; `survival` the chance that all so far are accepted.
+    """
 
     ask: Ask
     place: _Place
@@ -44,7 +48,12 @@ class _Work:
     unread: Sequence[int]
     tokens: list[int] = field(default_factory=list)
     laws: list[Law] = field(default_factory=list)
-    read_tokens: int = 0
+    confidences: list[float] = field(default_factory=list)
+    survival: float = 1.0
+
+    @property
+    def ended(self) -> bool:
+        return len(self.tokens) >= self.wanted or self.survival < self.ask.patience.least
 
 
 class ModelDrafter:
@@ -54,20 +63,17 @@ class ModelDrafter:
     tokens before drawing (None: no cut), which keeps the verifier's work small and its promise whole, since the law
     recorded is the one drawn from. At temperature 0 the laws are point masses and none are recorded.
 
-    With a `window`, a draft never waits for more than so many tokens to be read: the model starts from the most recent
-    ones, and reads the context from its beginning as far as each ask allows. None reads all before the first guess.
-
-    A draft is shorter where the draft model's own context ends, and empty for a sequence with a token beyond its
-    vocabulary.
+    An ask with a `window` waits for no more than so many tokens to be read: the model starts anew from the latest ones.
+    A draft ends early where the ask's patience does or where the draft model's own context ends, and is empty for a
+    sequence with a token beyond its vocabulary.
     """
 
-    def __init__(self, model: Model, target_vocab_size: int, top_k: int | None = 32, window: int | None = None) -> None:
+    def __init__(self, model: Model, target_vocab_size: int, top_k: int | None = 32) -> None:
         if top_k is not None and top_k < 1:
             raise OptionError(f"the draft model's top_k is {top_k}; it must be at least 1, or None for no cut")
         self._model = model
         self._vocab_size = min(model.vocab_size, target_vocab_size)
         self._top_k = top_k
-        self._window = window
         self._places: dict[Reader, _Place] = {}
         self._readers = count()
 
@@ -82,69 +88,39 @@ class ModelDrafter:
         return reader
 
     def close(self, reader: Reader) -> None:
-        place = self._places.pop(reader)
-        self._model.close(place.slot)
-        if place.whole is not None:
-            self._model.close(place.whole)
+        self._model.close(self._places.pop(reader).slot)
 
     def outlook(self, reader: Reader, context: Sequence[int]) -> Outlook | None:
-        """Give what must be read before the first guess, beyond the one token that each pass reads anyway."""
+        """Give what is unread, beyond the one token that each pass reads anyway."""
         place = self._places[reader]
         if place.foreign or len(context) > self._model.max_length:
             return None
-        unread = len(context) - place.held(context)
-        return Outlook(lag_tokens=(unread if self._window is None else min(unread, self._window)) - 1)
+        return Outlook(lag_tokens=len(context) - place.held(context) - 1)
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         works = [self._begin(ask) for ask in asks]
-        while active := [work for work in works if len(work.tokens) < work.wanted]:
+        while active := [work for work in works if not work.ended]:
             feeds = [_feed(work) for work in active]
             for work, feed, logits in zip(active, feeds, self._model.forward(feeds), strict=True):
                 self._advance(work, feed, logits)
-        for work in works:
-            self._read_on(work)
         return [_draft(work) for work in works]
 
     def _begin(self, ask: Ask) -> _Work:
         place, room = self._places[ask.reader], self._model.max_length - len(ask.context) + 1
         wanted = 0 if place.foreign else min(ask.gamma, room)
-        unread = self._catch_up(place, ask.context) if wanted > 0 else ()
+        unread = self._catch_up(place, ask) if wanted > 0 else ()
         return _Work(ask, place, 0 if place.foreign else wanted, unread)
 
-    def _catch_up(self, place: _Place, context: Sequence[int]) -> Sequence[int]:
+    def _catch_up(self, place: _Place, ask: Ask) -> Sequence[int]:
         """Roll back the guesses that the context did not take up; give what it has beyond, the last token at least."""
-        place.known = place.held(context)
+        place.known = place.held(ask.context)
         place.guesses = []
+        if ask.window is not None and place.known + ask.window + 1 < len(ask.context):
+            place.start = place.known = len(ask.context) - ask.window - 1
         self._model.truncate(place.slot, place.known - place.start)
-        if self._window is not None and len(context) - place.known > self._window:
-            self._start_anew(place, len(context) - self._window)
-        unread = context[place.known :]
+        unread = ask.context[place.known :]
         place.foreign = max(unread) >= self._model.vocab_size
         return unread
-
-    def _start_anew(self, place: _Place, start: int) -> None:
-        """Begin a window; a slot that reads from the context's beginning is kept to read on."""
-        if place.start == 0:
-            place.whole, place.whole_known = place.slot, place.known
-        else:
-            self._model.close(place.slot)
-        place.slot, place.start, place.known = self._model.open(), start, start
-
-    def _read_on(self, work: _Work) -> None:
-        """Read of the skipped context what the ask allows; once the whole is nearly read, go on from there."""
-        place, context = work.place, work.ask.context
-        if place.whole is None or self._window is None or not work.tokens:
-            return
-        part = context[place.whole_known : min(place.whole_known + work.ask.reading, len(context) - 1)]
-        if not part or max(part) >= self._model.vocab_size:
-            return
-        self._model.forward([Feed(place.whole, part, rows=0)])
-        place.whole_known += len(part)
-        work.read_tokens = len(part)
-        if len(context) - place.whole_known <= self._window // 2:
-            self._model.close(place.slot)
-            place.slot, place.start, place.known, place.guesses = place.whole, 0, place.whole_known, []
-            place.whole, place.whole_known = None, 0
 
     def _advance(self, work: _Work, feed: Feed, logits: Logits) -> None:
         """Note what the model has read, and draw the next token once it has read all."""
@@ -157,11 +133,16 @@ class ModelDrafter:
             self._draw(work, logits)
 
     def _draw(self, work: _Work, logits: Logits) -> None:
-        drawn_from = law(logits[0, : self._vocab_size], work.ask.sampling, limit=self._top_k)
-        token = work.ask.draw(drawn_from, len(work.ask.context) + len(work.tokens))
+        row, ask = logits[0, : self._vocab_size], work.ask
+        drawn_from = law(row, ask.sampling, limit=self._top_k)
+        token = ask.draw(drawn_from, len(ask.context) + len(work.tokens))
         work.tokens.append(token)
         work.laws.append(drawn_from)
         work.unread = (token,)
+        if ask.patience is not ENDLESS:
+            shown = law(row, SHOWN, limit=self._top_k) if ask.sampling.temperature == 0 else drawn_from
+            work.confidences.append(exp(shown.log_probabilities.max()))
+            work.survival *= ask.patience.chance(work.confidences[-1])
 
 
 def _feed(work: _Work) -> Feed:
@@ -172,7 +153,7 @@ def _feed(work: _Work) -> Feed:
 
 def _draft(work: _Work) -> Draft:
     laws = None if work.ask.sampling.temperature == 0 else tuple(work.laws)
-    return Draft(tuple(work.tokens), laws, work.read_tokens)
+    return Draft(tuple(work.tokens), laws, tuple(work.confidences))
 
 
 def _common(guesses: Sequence[int], tokens: Sequence[int]) -> int:

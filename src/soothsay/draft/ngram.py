@@ -107,9 +107,9 @@ class NgramDrafter:
         return reader
 
     def outlook(self, reader: Reader, context: Sequence[int]) -> Outlook | None:
-        """Give the match length as the hint."""
+        """Give the length of the match."""
         match = self._match(reader, context)
-        return Outlook(confidence=match.length) if match.length >= self._min_match else None
+        return Outlook(match=match.length) if match.length >= self._min_match else None
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         return [self._guess(ask) for ask in asks]

@@ -2,39 +2,28 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from soothsay.patience import Patience
 from soothsay.schedule.cost import Cost
-from soothsay.schedule.plan import Helper, Line, PassCosts, best_plan, with_values
+from soothsay.schedule.plan import Helper, Line, PassCosts, best_plan
 from soothsay.schedule.survival import Survival
 from soothsay.schedule.views import Choice, Outcome, Step, View
 
-DEBT_SHARE = 0.02
-"""Of the plain time of a request's tokens: what speculation may have lost on them."""
+DEBT_SHARE, DEBT_STEPS = 0.007, 1.5
+"""What speculation may have lost on a request: a share of the plain time of its tokens, and so many plain steps."""
 
-DEBT_STEPS = 2.0
-"""Plain steps that a request may owe at once."""
-
-CURIOSITY_SHARE = 0.01
-"""Of the plain time: what may go into drafts that are expected to lose, to see whether they still do."""
-
-CURIOSITY_STEPS = 2.0
-"""Plain steps of it that can be saved up."""
-
-INSURED_SHARE, INSURED_STEPS = 0.05, 1.0
+INSURED_SHARE, INSURED_STEPS = 0.1, 4.0
 """Of what speculation has saved in all requests: what it may add to a request's room, up to so many plain steps."""
 
-HOPE = 0.95
-"""The acceptance at which a drafter that was put aside would have to pay, for another try."""
+GAP_STEPS = 3.0
+"""Plain steps that one step may take, so that no gap between two tokens grows long."""
 
 HORIZON_TOKENS = 64
-"""Tokens over which the reading before a first draft is expected to pay off; fewer when the request ends sooner."""
+"""Tokens over which the reading before a draft is expected to pay off; fewer when the request ends sooner."""
 
-FIRST_PLAIN, PLAIN_EVERY = 8, 128
-"""Steps after which a pass without a draft is due, at first and at last: what plain decoding costs has to be seen."""
-
-READING_STEPS = 1.0
-"""Plain steps that the reading of a long prompt may add to one step, so that no gap between two tokens grows long."""
+PLAIN_EVERY, DRIFT_EVERY = 128, 16
+"""Steps after which a pass without a draft is due, the second while costs drift: plain decoding has to be seen."""
 
 
 @dataclass(slots=True)
@@ -53,7 +42,7 @@ class Controller:
     """Chooses each step's drafters and gammas from what passes cost and how drafts have fared.
 
     A pure object: it sees recorded steps, and neither clock nor chance, and of the drafted tokens only how many were
-    kept. So its choices leave the law of the output alone under every rule of verification.
+    kept and how confident the drafter was. So its choices leave the law of the output alone under every rule.
     """
 
     def __init__(self, target: Cost, helpers: Mapping[str, Helper]) -> None:
@@ -62,27 +51,21 @@ class Controller:
         self._survival = Survival({name: helper.prior for name, helper in helpers.items()})
         self._ledgers: dict[Hashable, Ledger] = {}
         self._saved = 0.0
-        self._curiosity = 0.0
         self._since_plain = 0
-        self._plain_every = FIRST_PLAIN
 
-    def plan(self, views: Sequence[View], other_rows: int = 0, *, waiting: bool = False) -> list[Choice]:
-        """Choose for requests that decode together, beside `other_rows` of prompts in the same pass.
-
-        `waiting`: others wait for a place, so that each request that ends makes room for work.
-        """
+    def plan(self, views: Sequence[View], other_rows: int = 0) -> list[Choice]:
+        """Choose for requests that decode together, beside `other_rows` of prompts in the same pass."""
         if not views:
             return []
+        if self._since_plain >= (DRIFT_EVERY if self._target.drifting else PLAIN_EVERY):
+            return [Choice(view) for view in views]
         costs = PassCosts(self._target, self._helpers, views, other_rows)
         lines = [[*self._lines(view, costs)] for view in views]
-        if len(views) > 1 and not waiting:
-            lines = with_values(views, lines, costs)
         speedup, drafts = best_plan(lines, costs)
-        if self._since_plain >= self._plain_every:
-            self._plain_every = FIRST_PLAIN if self._target.drifting else min(PLAIN_EVERY, 2 * self._plain_every)
-            return [_choice(view, None, speedup) for view in views]
-        choices = [_choice(view, drafts.get(place), speedup) for place, view in enumerate(views)]
-        return self._with_curiosity(choices, lines, speedup, costs)
+        return [
+            self._choice(*drafts[place], speedup, costs) if place in drafts else Choice(view)
+            for place, view in enumerate(views)
+        ]
 
     def observe(self, step: Step) -> None:
         """Learn from a finished step, and enter it in the books."""
@@ -103,72 +86,58 @@ class Controller:
         self._ledgers.pop(request, None)
         self._survival.forget(request)
 
-    def readable_tokens(self, view: View, drafter: str, sequences: int = 1) -> int:
-        """Give how many tokens of a prompt the drafter may read now, one of so many sequences, beside its lag.
-
-        The reading is at the request's expense, leaves it a short draft, and is bounded for its neighbours' sake.
-        """
-        costs = PassCosts(self._target, self._helpers, [view] * sequences, 0)
-        room = self._room(view.request, costs) - costs.added_seconds(drafter, 2, sequences)
-        token_seconds = costs.reading_seconds(drafter, 64, sequences) / 64
-        return max(0, int(min(room, READING_STEPS * costs.plain) / token_seconds))
-
     def _room(self, request: Hashable, costs: PassCosts) -> float:
-        """Give the seconds that a request may lose now; what others saved insures it, within bounds."""
+        """Give the seconds that a request may lose now; what was saved in all insures it."""
         plain = costs.plain / self._target.pace
-        insured = min(INSURED_SHARE * max(0.0, self._saved), INSURED_STEPS * plain * costs.sequences)
+        insured = min(INSURED_SHARE * max(0.0, self._saved) / costs.sequences, INSURED_STEPS * plain)
         return (self._ledgers.get(request, Ledger()).room(plain) + insured) * self._target.pace
 
     def _lines(self, view: View, costs: PassCosts) -> Iterator[Line]:
-        """Give the drafts that a request can have and afford."""
-        room = self._room(view.request, costs)
+        """Give the drafts that a request can have and afford, after as much reading as leaves room for a guess."""
+        allowed = min(self._room(view.request, costs), (GAP_STEPS - 1) * costs.plain)
         for drafter, source in view.sources.items():
-            reading = costs.reading_seconds(drafter, source.lag_tokens, costs.sequences)
-            curve = self._survival.curve(view.request, drafter, source.confidence, view.reach)
-            while curve and reading + costs.added_seconds(drafter, len(curve), costs.sequences) > room:
-                curve.pop()
-            yield Line(view, drafter, curve, reading / max(1, min(view.remaining, HORIZON_TOKENS)))
+            window = costs.window(drafter, source.lag_tokens, allowed - costs.added_seconds(drafter, 1))
+            reading = costs.reading_seconds(drafter, window, costs.sequences)
+            yield Line(
+                view,
+                drafter,
+                self._survival.acceptance(view.request, drafter, source.match),
+                costs.longest(drafter, view.reach, allowed - reading),
+                window,
+                reading / max(1, min(view.remaining, HORIZON_TOKENS)),
+                (view.remaining / costs.remaining) ** 2,
+            )
 
-    def _with_curiosity(
-        self, choices: list[Choice], lines: Sequence[Sequence[Line]], speedup: float, costs: PassCosts
-    ) -> list[Choice]:
-        """Let one request try a drafter that was put aside, when that could pay and its loss is saved up."""
-        for place, choice in enumerate(choices):
-            for line in lines[place]:
-                if line.drafter != choice.drafter and self._curious(line, speedup, costs):
-                    tried = replace(choice, drafter=line.drafter, gamma=1, value=line.value, curious=True)
-                    return [*choices[:place], tried, *choices[place + 1 :]]
-        return choices
+    def _choice(self, line: Line, gamma: int, speedup: float, costs: PassCosts) -> Choice:
+        """Give a planned draft. A drafter that knows its confidence goes on for as long as a further token is worth it.
 
-    def _curious(self, line: Line, speedup: float, costs: PassCosts) -> bool:
-        view = line.view
-        reading = costs.reading_seconds(line.drafter, view.sources[line.drafter].lag_tokens, 1)
-        stake = reading + costs.added_seconds(line.drafter, 1, 1) + costs.plain - costs.plain / speedup
-        if view.reach == 0 or stake > min(self._curiosity * self._target.pace, self._room(view.request, costs)):
-            return False
-        hoped = replace(line, curve=[HOPE**place for place in range(1, view.reach + 1)])
-        return hoped.speedup(costs) > speedup
+        That is while the chance that it is accepted, in plain steps saved, is above its price at the rate of the plan.
+        """
+        price = costs.added_seconds(line.drafter, gamma + 1) - costs.added_seconds(line.drafter, gamma)
+        least = min(1.0, speedup * price / costs.plain / line.acceptance)
+        patience = Patience(least, self._survival.chances(line.drafter))
+        wanted = line.longest if self._survival.confident(line.drafter) else gamma
+        return Choice(line.view, line.drafter, wanted, line.window, patience)
 
     def _enter(self, outcome: Outcome, spent: float, costs: PassCosts) -> None:
         """Enter what the draft cost beyond plain decoding, less the plain steps that it saved."""
-        pace, plain = self._target.pace, costs.plain / self._target.pace
+        plain = costs.plain / self._target.pace
         ledger = self._ledgers.setdefault(outcome.choice.view.request, Ledger())
-        gained = (outcome.emitted - 1) * outcome.choice.value * plain
-        lost = spent / pace - gained
+        lost = spent / self._target.pace - (outcome.emitted - 1) * plain
         ledger.debt += lost
-        self._saved -= lost
         ledger.elapsed += outcome.emitted * plain
-        saved = self._curiosity + CURIOSITY_SHARE * outcome.emitted * plain
-        if outcome.choice.curious:
-            saved -= spent / pace + plain - (plain + gained) / outcome.choice.speedup
-        self._curiosity = min(saved, CURIOSITY_STEPS * plain)
+        self._saved -= lost
 
     def _judge(self, outcome: Outcome) -> None:
         choice, view = outcome.choice, outcome.choice.view
         if choice.drafter is not None and outcome.drafted:
-            source = view.sources[choice.drafter]
-            self._survival.observe(view.request, choice.drafter, source.confidence, outcome.drafted, outcome.accepted)
-        self._survival.idle(view.request, [name for name in view.sources if name != choice.drafter])
+            match = view.sources[choice.drafter].match
+            self._survival.observe(
+                view.request, choice.drafter, match, outcome.drafted, outcome.accepted, outcome.confidences
+            )
+        for name, source in view.sources.items():
+            if name != choice.drafter:
+                self._survival.idle(view.request, name, source.match)
 
     def _time(self, step: Step, drafted: int, depths: Mapping[str, Counter[int]], costs: PassCosts) -> None:
         """Learn what passes cost."""
@@ -182,14 +151,6 @@ class Controller:
             self._target.observe(rows, costs.context, step.target_seconds, costs.sequences)
 
 
-def _choice(view: View, draft: tuple[Line, int] | None, speedup: float) -> Choice:
-    """Give a planned draft, or none."""
-    if draft is None:
-        return Choice(view, None, 0, speedup)
-    line, gamma = draft
-    return Choice(view, line.drafter, gamma, speedup, line.value)
-
-
 def _depths(outcomes: Sequence[Outcome]) -> dict[str, Counter[int]]:
     """Count, by drafter and depth, the sequences that shared a pass; whoever was asked cost one at least."""
     depths: dict[str, Counter[int]] = {}
@@ -201,8 +162,7 @@ def _depths(outcomes: Sequence[Outcome]) -> dict[str, Counter[int]]:
 
 def _read(outcomes: Sequence[Outcome], drafter: str) -> int:
     """Count the tokens that a drafter read before it drafted."""
-    mine = (outcome for outcome in outcomes if outcome.choice.drafter == drafter)
-    return sum(outcome.choice.view.sources[drafter].lag_tokens + outcome.read_tokens for outcome in mine)
+    return sum(outcome.choice.read_tokens for outcome in outcomes if outcome.choice.drafter == drafter)
 
 
 def _spent(
@@ -217,7 +177,7 @@ def _spent(
         costs.draft_seconds(drafter, sharing[depth]) / sharing[depth] for depth in range(max(1, outcome.drafted))
     )
     if read:
-        spent += costs.reading_seconds(drafter, read, sharing[0]) * _read([outcome], drafter) / read
+        spent += costs.reading_seconds(drafter, read, sharing[0]) * outcome.choice.read_tokens / read
     if drafted:
         spent += (costs.seconds(drafted) - costs.seconds(0)) * outcome.drafted / drafted
     return spent

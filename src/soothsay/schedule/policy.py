@@ -10,12 +10,8 @@ from soothsay.schedule.views import Choice, Step, View
 class Policy(Protocol):
     """Chooses drafters and gammas before a step, and hears what came of them."""
 
-    def plan(self, views: Sequence[View], other_rows: int = 0, *, waiting: bool = False) -> list[Choice]:
-        """Choose for the requests that decode, beside `other_rows` of prompts; `waiting`: others wait for a place."""
-        ...
-
-    def readable_tokens(self, view: View, drafter: str, sequences: int = 1) -> int:
-        """Give how much of the context a drafter may read now beyond what its draft needs."""
+    def plan(self, views: Sequence[View], other_rows: int = 0) -> list[Choice]:
+        """Choose for the requests that decode, beside `other_rows` of prompts in the same pass."""
         ...
 
     def observe(self, step: Step) -> None: ...
@@ -30,11 +26,8 @@ class FixedGamma:
     drafter: str | None
     gamma: int
 
-    def plan(self, views: Sequence[View], other_rows: int = 0, *, waiting: bool = False) -> list[Choice]:
+    def plan(self, views: Sequence[View], other_rows: int = 0) -> list[Choice]:
         return [self._choice(view) for view in views]
-
-    def readable_tokens(self, view: View, drafter: str, sequences: int = 1) -> int:
-        return 0
 
     def observe(self, step: Step) -> None:
         pass
@@ -44,4 +37,4 @@ class FixedGamma:
 
     def _choice(self, view: View) -> Choice:
         gamma = min(self.gamma, view.reach) if self.drafter in view.sources else 0
-        return Choice(view, self.drafter if gamma else None, gamma, speedup=1.0)
+        return Choice(view, self.drafter, gamma) if gamma else Choice(view)

@@ -38,11 +38,6 @@ class Scheduler(Generic[S]):
         self._waiting: deque[S] = deque()
         self._running: list[S] = []
 
-    @property
-    def waiting(self) -> bool:
-        """Whether a sequence waits for a place."""
-        return bool(self._waiting)
-
     def add(self, sequence: S) -> None:
         self._waiting.append(sequence)
 

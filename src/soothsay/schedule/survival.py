@@ -1,131 +1,113 @@
-"""How likely drafts are to survive: by drafter, by its own hint, by position, and by how this request has fared."""
+"""How likely drafted tokens are to be accepted: by drafter, by what it says itself, and by how a request has fared."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-POSITIONS = 16
-"""Positions of a draft that are counted apart, and the most that are planned; later ones count as the last."""
+from soothsay.patience import PARTS, part
 
-LEAST = 0.05
-"""A position that is reached less often is not worth a thought."""
+STRENGTH = 8.0
+"""Tokens that a prior is worth, against those of all requests, and all requests against a single one."""
 
-RECORD_STRENGTH = 4.0
-"""Observations that a prior is worth, against those of all requests together."""
+RECORD_MEMORY, FORM_MEMORY = 0.995, 0.95
+"""What a draft leaves of the counts of all requests and of one: a text turns from prose to code in a few drafts."""
 
-RECORD_MEMORY = 0.995
-"""What a step leaves of the counts of all requests: a new kind of work is known after a few hundred steps."""
+IDLE_MEMORY = 0.998
+"""What a step without a draft leaves of them: unseen is not unchanged, and what was put aside gets another try."""
 
-FORM_STRENGTH = 2.0
-"""Successes and failures that "as the others" is worth, against what one request itself has shown."""
-
-FORM_MEMORY = 0.92
-"""What a drafted step leaves of a request's counts: a dozen steps, since one text turns from prose to code."""
-
-IDLE_MEMORY = 0.99
-"""What a step without a draft leaves of them: unseen is not unchanged."""
+SIZES = 32
+"""Of matches, each twice the one before."""
 
 
 @dataclass(slots=True)
-class _Record:
-    """How a kind of draft has fared in all requests: discounted counts, by position and (last) in all."""
+class _Counts:
+    """Tokens tried and accepted, discounted."""
 
-    prior: float
-    tried: list[float] = field(default_factory=lambda: [0.0] * (POSITIONS + 1))
-    accepted: list[float] = field(default_factory=lambda: [0.0] * (POSITIONS + 1))
+    tried: float = 0.0
+    accepted: float = 0.0
 
-    def acceptance(self, position: int) -> float:
-        """Give the chance of a position whose predecessors were accepted; one that was not reached is as the rest."""
-        overall = (self.accepted[-1] + RECORD_STRENGTH * self.prior) / (self.tried[-1] + RECORD_STRENGTH)
-        return (self.accepted[position] + RECORD_STRENGTH * overall) / (self.tried[position] + RECORD_STRENGTH)
+    def rate(self, prior: float) -> float:
+        return (self.accepted + STRENGTH * prior) / (self.tried + STRENGTH)
 
-    def add(self, tried: int, accepted: int) -> None:
-        self.tried = [RECORD_MEMORY * count for count in self.tried]
-        self.accepted = [RECORD_MEMORY * count for count in self.accepted]
-        for place in range(tried):
-            for counted in (min(place, POSITIONS - 1), POSITIONS):
-                self.tried[counted] += 1
-                self.accepted[counted] += place < accepted
+    def add(self, tried: float, accepted: float, memory: float) -> None:
+        self.tried = memory * self.tried + tried
+        self.accepted = memory * self.accepted + accepted
+
+    def fade(self) -> None:
+        self.add(0.0, 0.0, IDLE_MEMORY)
 
 
 @dataclass(slots=True)
 class _Form:
-    """How one request has fared with a drafter, beside what was expected of it: discounted counts."""
+    """How one request has fared with a drafter: what was promised of the tokens tried, and how the word was kept."""
 
-    accepted: float = 0.0
-    rejected: float = 0.0
-    expected: float = 0.0
-    unexpected: float = 0.0
+    promised: _Counts = field(default_factory=_Counts)
+    kept: _Counts = field(default_factory=_Counts)
 
-    @property
-    def odds(self) -> float:
-        """Give the factor from the odds of all requests to this one's: a smoothed ratio, 1 without evidence."""
-        better = (self.accepted + FORM_STRENGTH) / (self.expected + FORM_STRENGTH)
-        worse = (self.rejected + FORM_STRENGTH) / (self.unexpected + FORM_STRENGTH)
-        return better / worse
+    def rate(self, prior: float) -> float:
+        return min(1.0, self.promised.rate(prior) * self.kept.rate(1.0))
 
-    def fade(self, memory: float) -> None:
-        self.accepted *= memory
-        self.rejected *= memory
-        self.expected *= memory
-        self.unexpected *= memory
+    def add(self, tried: float, promised: float, accepted: float) -> None:
+        self.promised.add(tried, promised, FORM_MEMORY)
+        self.kept.add(promised, accepted, FORM_MEMORY)
+
+    def fade(self) -> None:
+        self.promised.fade()
+        self.kept.fade()
 
 
 class Survival:
-    """Estimates s_k, the chance that the first k drafted tokens are all accepted.
+    """Estimates the chance of a drafted token to be accepted when those before it are.
 
-    The acceptance at a position is that of all requests, for this drafter and this size of its hint, with the odds
-    shifted by how this request has fared lately: a request is easy or hard as a whole, and the shape by position is
-    learned from all. `priors` gives each drafter's acceptance before anything was seen.
+    While drafting it is that of tokens of the same confidence, in all requests. Before a draft it is what was promised
+    of this request's latest drafts, times how far that came true; while they are few, what was promised in all, for
+    this drafter and this size of its match. A promise tells more of a text than the luck of a few drafts. A drafter
+    without confidence promises what comes. `priors`: each drafter's acceptance before anything was seen.
     """
 
     def __init__(self, priors: Mapping[str, float]) -> None:
         self._priors = priors
-        self._records: dict[tuple[str, int], _Record] = {}
+        self._confidences = {name: [_Counts() for _ in range(PARTS)] for name in priors}
+        self._records = {name: [_Counts() for _ in range(SIZES)] for name in priors}
         self._forms: dict[Hashable, dict[str, _Form]] = defaultdict(lambda: defaultdict(_Form))
 
-    def curve(self, request: Hashable, drafter: str, confidence: int, reach: int) -> list[float]:
-        """Give s_1, s_2, ... for up to `reach` tokens; `confidence` is the drafter's hint (a match length), 0: none."""
-        record, odds = self._record(drafter, confidence), self._forms[request][drafter].odds
-        curve, survival = [], 1.0
-        for place in range(min(reach, POSITIONS)):
-            survival *= _shifted(record.acceptance(place), odds)
-            if survival < LEAST:
-                break
-            curve.append(survival)
-        return curve
+    def acceptance(self, request: Hashable, drafter: str, match: int) -> float:
+        """Give the chance of each token of a draft; `match` is the drafter's hint, 0: none."""
+        size = match.bit_length()
+        return self._forms[request][drafter].rate(
+            self._records[drafter][size].rate(_matched(self._priors[drafter], size))
+        )
 
-    def observe(self, request: Hashable, drafter: str, confidence: int, drafted: int, accepted: int) -> None:
+    def confident(self, drafter: str) -> bool:
+        """Whether a drafter tells how confident it is."""
+        return any(counts.tried > 0 for counts in self._confidences[drafter])
+
+    def chances(self, drafter: str) -> tuple[float, ...]:
+        """Give the chance of a token by the part that its confidence lies in; before anything was seen, its middle."""
+        counts = self._confidences[drafter]
+        return tuple(one.rate((place + 0.5) / PARTS) for place, one in enumerate(counts))
+
+    def observe(
+        self, request: Hashable, drafter: str, match: int, drafted: int, accepted: int, confidences: Sequence[float]
+    ) -> None:
         """Learn from one verdict: the positions up to and including the first rejected one were tried."""
-        tried = min(drafted, accepted + 1)
-        record, form = self._record(drafter, confidence), self._forms[request][drafter]
-        expected = sum(record.acceptance(min(place, POSITIONS - 1)) for place in range(tried))
-        form.fade(FORM_MEMORY)
-        form.accepted += accepted
-        form.rejected += tried - accepted
-        form.expected += expected
-        form.unexpected += tried - expected
-        record.add(tried, accepted)
+        tried, chances = min(drafted, accepted + 1), self.chances(drafter)
+        parts = [part(confidence) for confidence in confidences[:tried]]
+        promised = sum(chances[one] for one in parts) if parts else accepted
+        self._records[drafter][match.bit_length()].add(tried, promised, RECORD_MEMORY)
+        self._forms[request][drafter].add(tried, promised, accepted)
+        for place, one in enumerate(parts):
+            self._confidences[drafter][one].add(1, place < accepted, RECORD_MEMORY)
 
-    def idle(self, request: Hashable, drafters: Iterable[str]) -> None:
-        """Let what is known of a request's drafters that were not tried grow old."""
-        for drafter in drafters:
-            self._forms[request][drafter].fade(IDLE_MEMORY)
+    def idle(self, request: Hashable, drafter: str, match: int) -> None:
+        """Let what is known of a draft that was not made grow old."""
+        self._forms[request][drafter].fade()
+        self._records[drafter][match.bit_length()].fade()
 
     def forget(self, request: Hashable) -> None:
         self._forms.pop(request, None)
 
-    def _record(self, drafter: str, confidence: int) -> _Record:
-        size = confidence.bit_length()
-        if (drafter, size) not in self._records:
-            self._records[drafter, size] = _Record(_hinted(self._priors[drafter], size))
-        return self._records[drafter, size]
 
-
-def _shifted(acceptance: float, odds: float) -> float:
-    return odds * acceptance / (1 - acceptance + odds * acceptance)
-
-
-def _hinted(prior: float, size: int) -> float:
-    """Give the prior at a hint of 2^(size - 1) or more: the chance to fail falls as the reciprocal of the size."""
+def _matched(prior: float, size: int) -> float:
+    """Give the prior at a match of 2^(size - 1) or more: the chance to fail falls as the reciprocal of the size."""
     return 1 - (1 - prior) / max(1.0, size / 2)

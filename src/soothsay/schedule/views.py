@@ -3,13 +3,15 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from soothsay.patience import ENDLESS, Patience
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A drafter that could guess for a request now: what it must read first, and its hint (a match length; 0: none)."""
+    """A drafter that could guess for a request now: what it has not read, and its hint (a match length; 0: none)."""
 
     lag_tokens: int = 0
-    confidence: int = 0
+    match: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +27,32 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Ask `drafter` (None: nobody) for `gamma` tokens.
-
-    `speedup` is that expected of the whole step. `value`: of a token more, in the request's shares of a plain step.
-    `curious`: the draft is expected to lose, and made to learn.
-    """
+    """Ask `drafter` (None: nobody) for up to `gamma` tokens, or fewer by `patience`, having read a `window` at most."""
 
     view: View
-    drafter: str | None
-    gamma: int
-    speedup: float
-    value: float = 1.0
-    curious: bool = False
+    drafter: str | None = None
+    gamma: int = 0
+    window: int | None = None
+    patience: Patience = ENDLESS
+
+    @property
+    def read_tokens(self) -> int:
+        """How much is read before the first guess, beside the last token."""
+        if self.drafter is None:
+            return 0
+        lag = self.view.sources[self.drafter].lag_tokens
+        return lag if self.window is None else min(lag, self.window)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a choice; `read_tokens`: read by the drafter beyond its lag (older parts of a prompt)."""
+    """What came of a choice; `confidences`: of the drafted tokens, where the drafter can tell."""
 
     choice: Choice
     drafted: int
     accepted: int
     emitted: int
-    read_tokens: int = 0
+    confidences: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
