@@ -170,6 +170,13 @@ def test_auto_takes_the_usual_draft_model_where_it_is_at_hand(
     assert [*made(machine, SpyModel(), draft="auto", gamma="auto").drafters] == ["ngram"]
 
 
+def test_auto_is_the_default(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("soothsay.assemble.draft_partner", lambda name: Path("usual.gguf"))
+    speculation = Engine("big.gguf", clock=machine.clock)._speculation
+    assert isinstance(speculation._policy, Controller)
+    assert [*speculation._drafters] == ["ngram", "model"]
+
+
 def test_a_draft_model_is_cut_as_asked(machine: Machine) -> None:
     for gamma in ("auto", 3):
         drafter = made(machine, gamma=gamma, top_k=5).drafters["model"]

@@ -58,7 +58,7 @@ def test_the_lightness_of_a_draft_model_changes_no_word(write: Write, cache: Pat
     wanted = Engine(target, draft="none").generate(TEXT, SAMPLING)
     for top_k in (1, 32, None):
         for requantise in (True, False):
-            engine = Engine(target, draft=draft, draft_top_k=top_k, draft_requantise=requantise, threads=1)
+            engine = Engine(target, draft=draft, draft_top_k=top_k, draft_requantise=requantise, threads=1, gamma=4)
             answer = engine.generate(TEXT, SAMPLING)
             assert (answer.tokens, answer.text) == (wanted.tokens, wanted.text)
             assert answer.stats.drafted > 0
@@ -68,7 +68,7 @@ def test_the_lightness_of_a_draft_model_changes_no_word(write: Write, cache: Pat
 @pytest.mark.usefixtures("compiled")
 def test_a_model_drafts_for_itself_and_is_always_right(write: Write) -> None:
     path = write(TARGET, Words())
-    stats = Engine(path, draft=path, draft_requantise=False).generate(TEXT, Sampling(max_tokens=21)).stats
+    stats = Engine(path, draft=path, gamma=4, draft_requantise=False).generate(TEXT, Sampling(max_tokens=21)).stats
     assert (stats.accepted, stats.steps) == (stats.drafted, 5)
 
 
@@ -76,7 +76,7 @@ def test_a_model_drafts_for_itself_and_is_always_right(write: Write) -> None:
 def test_a_model_in_4_bits_drafts_for_itself(write: Write, cache: Path) -> None:
     path = write(TARGET, Words())
     wanted = Engine(path, draft="none").generate(TEXT, SAMPLING)
-    answer = Engine(path, draft="self").generate(TEXT, SAMPLING)
+    answer = Engine(path, draft="self", gamma=4).generate(TEXT, SAMPLING)
     assert answer.tokens == wanted.tokens
     assert answer.stats.accepted > 0
     assert len(list((cache / "requantised").iterdir())) == 1

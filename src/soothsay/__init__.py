@@ -2,7 +2,7 @@
 
 from soothsay import Engine, Sampling
 
-engine = Engine("smollm2-135m", draft="ngram")
+engine = Engine("smollm2-135m")
 print(engine.generate("Why is the sky blue?", Sampling(max_tokens=64)).text)
 """
 

@@ -65,8 +65,8 @@ def test_defaults() -> None:
     assert run("hi").exit_code == 0
     assert FakeEngine.made == {
         "model": "smollm2-135m",
-        "draft": "ngram",
-        "gamma": 4,
+        "draft": "auto",
+        "gamma": "auto",
         "verify": "coupled",
         "threads": None,
     }
@@ -146,7 +146,7 @@ def test_json_is_one_object_on_the_last_line() -> None:
         "tokens_per_step": 1.5,
         "acceptance_rate": 1 / 6,
         "model": "smollm2-135m",
-        "draft": "ngram",
+        "draft": "auto",
         "gamma": 3,
         "verify": "coupled",
     }

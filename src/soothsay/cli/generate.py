@@ -25,10 +25,10 @@ def generate(
     model: Annotated[str, typer.Option(help="An alias, or the path of a .gguf file.")] = "smollm2-135m",
     draft: Annotated[
         str, typer.Option(metavar="auto|none|ngram|self|MODEL", help="Who guesses; auto takes the best at hand.")
-    ] = "ngram",
+    ] = "auto",
     gamma: Annotated[
         str, typer.Option(metavar="auto|N", help="How many tokens are guessed a step; auto measures what pays.")
-    ] = "4",
+    ] = "auto",
     max_tokens: Annotated[int, typer.Option(help="The answer's length in tokens, at most.")] = 256,
     temperature: Annotated[float, typer.Option(help="0 takes the likeliest token.")] = 0.0,
     top_k: Annotated[int, typer.Option(help="Draw from the K likeliest tokens; 0 is off.")] = 0,
