@@ -253,8 +253,10 @@ def test_no_more_is_read_than_the_window_and_the_last_token() -> None:
 
 def test_a_lag_within_the_window_is_read_whole() -> None:
     windowed = Windowed()
-    windowed.check(TEXT[:4], window=3, start=0)
-    windowed.check(TEXT[:8], window=4, start=0)
+    for length in (4, 8, 15):
+        outlook = windowed.drafter.outlook(windowed.reader, TEXT[:length])
+        assert outlook is not None
+        windowed.check(TEXT[:length], window=outlook.lag_tokens, start=0)
 
 
 @pytest.mark.parametrize("window", [0, 2])
