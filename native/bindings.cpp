@@ -86,7 +86,7 @@ NumpyFloats product(Runtime& runtime, const Matrix& matrix, const FloatRows& x) 
     runtime.team->run([&](int) {
         runtime.team->share(rows, 1, [&](long begin, long end) { for (long r = begin; r < end; r++) runtime.kernels->quantise(a, r); });
         runtime.team->meet([] {});
-        runtime.team->share(matrix.tile_count(), 8, [&](long begin, long end) {
+        runtime.team->share(tile_count(tiles), 8, [&](long begin, long end) {
             runtime.kernels->product(tiles, a, begin, end, out.data(), tiles.outputs);
         });
     });
@@ -165,7 +165,14 @@ Vector vector_of(const std::vector<float>& values) {
     return v;
 }
 
-NumpyFloats forward(Decoder& decoder, const Shape& shape, const std::vector<std::tuple<int, std::vector<int32_t>, long>>& feeds) {
+struct BoundDecoder {
+    Shape shape;
+    Bytes embedding;  // keeps the file's mapping alive
+    std::unique_ptr<Decoder> decoder;
+};
+
+NumpyFloats forward(BoundDecoder& bound, const std::vector<std::tuple<int, std::vector<int32_t>, long>>& feeds, long columns) {
+    if (columns < 1 || columns > bound.shape.vocab_size) throw std::invalid_argument("columns must be between 1 and the vocabulary");
     std::vector<Feed> list;
     long rows = 0;
     for (const auto& [slot, tokens, wanted] : feeds) {
@@ -173,9 +180,9 @@ NumpyFloats forward(Decoder& decoder, const Shape& shape, const std::vector<std:
         if (wanted < 0 || wanted > long(tokens.size())) throw std::invalid_argument("rows must be between 0 and the tokens fed");
         rows += wanted;
     }
-    NumpyFloats logits = numpy_floats(rows, shape.vocab_size);
+    NumpyFloats logits = numpy_floats(rows, columns);
     const nb::gil_scoped_release release;
-    decoder.forward(list, logits.data());
+    bound.decoder->forward(list, columns, logits.data());
     return logits;
 }
 
@@ -214,12 +221,6 @@ auto above(const BoundSoftmax& s, double floor) {
 }
 
 using Released = nb::call_guard<nb::gil_scoped_release>;  // all of these may wait for a pass to end
-
-struct BoundDecoder {
-    Shape shape;
-    Bytes embedding;  // keeps the file's mapping alive
-    std::unique_ptr<Decoder> decoder;
-};
 
 }  // namespace
 
@@ -321,7 +322,6 @@ NB_MODULE(_native, m) {
              nb::arg("length"), Released())
         .def("close", [](BoundDecoder& d, int slot) { d.decoder->close(slot); }, nb::arg("slot"), Released())
         .def_prop_ro("cache_bytes", [](BoundDecoder& d) { return d.decoder->cache_bytes(); }, Released())
-        .def("forward", [](BoundDecoder& d, const std::vector<std::tuple<int, std::vector<int32_t>, long>>& feeds) {
-            return forward(*d.decoder, d.shape, feeds);
-        }, nb::arg("feeds"), "Appends each (slot, tokens, rows) and gives float32 logits [sum of rows, vocab_size].");
+        .def("forward", forward, nb::arg("feeds"), nb::arg("columns"),
+             "Appends each (slot, tokens, rows) and gives float32 logits [sum of rows, columns], of the tokens of lowest id.");
 }

@@ -55,7 +55,7 @@ struct Task {
 };
 
 struct Product {
-    const Matrix* matrix;
+    Tiles tiles;
     const Activations* input;
     float* out;
     size_t stride;
@@ -81,7 +81,8 @@ struct Decoder::Scratch {
 // One piece of a pass: at most PASS_ROWS rows. Every thread of the team executes run() together.
 class Pass {
   public:
-    Pass(Decoder& d, const std::vector<Row>& rows) : d_(d), k_(d.kernels_), s_(d.shape_), w_(*d.scratch_), team_(*d.team_), rows_(rows) {
+    Pass(Decoder& d, const std::vector<Row>& rows, long columns)
+        : d_(d), k_(d.kernels_), s_(d.shape_), w_(*d.scratch_), team_(*d.team_), rows_(rows), columns_(columns) {
         for (long r = 0; r < count(); r++)
             if (rows_[r].logits != nullptr) wanted_.push_back(r);
         find_runs();
@@ -148,13 +149,13 @@ class Pass {
     // The products run as one list of tiles.
     template <size_t N> void products(const Product (&list)[N], long rows) {
         long tiles = 0;
-        for (const Product& p : list) tiles += p.matrix->tile_count();
+        for (const Product& p : list) tiles += tile_count(p.tiles);
         const long share = tiles / (team_.size() * 8), grain = share < 2 ? 2 : share > 16 ? 16 : share / 2 * 2;
         team_.share(tiles, grain, [&](long begin, long end) {
             for (const Product& p : list) {
-                const long n = p.matrix->tile_count();
+                const long n = tile_count(p.tiles);
                 if (begin < n && end > 0)
-                    k_.product(p.matrix->tiles(), p.input->rows(rows), begin > 0 ? begin : 0, end < n ? end : n, p.out, p.stride);
+                    k_.product(p.tiles, p.input->rows(rows), begin > 0 ? begin : 0, end < n ? end : n, p.out, p.stride);
                 begin -= n, end -= n;
             }
         });
@@ -223,16 +224,16 @@ class Pass {
 
     void attention(long l, int thread) {
         const Layer& layer = d_.layers_[l];
-        products<3>({{layer.query.weight.get(), &w_.normed, w_.query.row(0), size_t(w_.query.width())},
-                     {layer.key.weight.get(), &w_.normed, w_.key.row(0), size_t(w_.key.width())},
-                     {layer.value.weight.get(), &w_.normed, w_.value.row(0), size_t(w_.value.width())}},
+        products<3>({{layer.query.weight->tiles(), &w_.normed, w_.query.row(0), size_t(w_.query.width())},
+                     {layer.key.weight->tiles(), &w_.normed, w_.key.row(0), size_t(w_.key.width())},
+                     {layer.value.weight->tiles(), &w_.normed, w_.value.row(0), size_t(w_.value.width())}},
                     count());
         rows_after(count(), w_.query.width() + w_.key.width(), [&](long r) { fill_cache(layer, l, r); });
         team_.share(long(tasks_.size()), 1, [&](long begin, long end) {
             for (long t = begin; t < end; t++) attend(tasks_[t], l, thread);
         });
         rows_after(count(), w_.attended.width(), [&](long r) { combine(r); });
-        products<1>({{layer.attention_output.weight.get(), &w_.attended, w_.update.row(0), size_t(w_.update.width())}}, count());
+        products<1>({{layer.attention_output.weight->tiles(), &w_.attended, w_.update.row(0), size_t(w_.update.width())}}, count());
         rows_after(count(), s_.width, [&](long r) {
             add_update(r, layer.attention_output);
             normalise(r, layer.feed_forward_norm, w_.normed, r, count());
@@ -246,8 +247,8 @@ class Pass {
 
     void feed_forward(long l) {
         const Layer& layer = d_.layers_[l];
-        products<2>({{layer.gate.weight.get(), &w_.normed, w_.gate.row(0), size_t(w_.gate.width())},
-                     {layer.up.weight.get(), &w_.normed, w_.up.row(0), size_t(w_.up.width())}},
+        products<2>({{layer.gate.weight->tiles(), &w_.normed, w_.gate.row(0), size_t(w_.gate.width())},
+                     {layer.up.weight->tiles(), &w_.normed, w_.up.row(0), size_t(w_.up.width())}},
                     count());
         rows_after(count(), s_.feed_forward_width, [&](long r) {
             add_bias(w_.gate.row(r), layer.gate, w_.gate.width());
@@ -255,7 +256,7 @@ class Pass {
             k_.swiglu(w_.gate.row(r), w_.up.row(r), w_.hidden.row(r), w_.hidden.width());
             k_.quantise(w_.hidden.rows(count()), r);
         });
-        products<1>({{layer.down.weight.get(), &w_.hidden, w_.update.row(0), size_t(w_.update.width())}}, count());
+        products<1>({{layer.down.weight->tiles(), &w_.hidden, w_.update.row(0), size_t(w_.update.width())}}, count());
         const bool last = l + 1 == long(d_.layers_.size());
         rows_after(count(), s_.width, [&](long r) {
             add_update(r, layer.down);
@@ -268,7 +269,9 @@ class Pass {
         const long n = long(wanted_.size());
         rows_after(n, s_.width, [&](long i) { normalise(wanted_[i], d_.output_norm_, w_.final, i, n); });
         float* out = rows_[wanted_[0]].logits;
-        products<1>({{d_.output_.weight.get(), &w_.final, out, size_t(s_.vocab_size)}}, n);
+        Tiles tiles = d_.output_.weight->tiles();
+        tiles.outputs = columns_;
+        products<1>({{tiles, &w_.final, out, size_t(columns_)}}, n);
         team_.meet([] {});
     }
 
@@ -278,6 +281,7 @@ class Pass {
     Decoder::Scratch& w_;
     Team& team_;
     const std::vector<Row>& rows_;
+    const long columns_;  // of the logits
     std::vector<long> wanted_, partial_at_, run_of_;
     std::vector<Run> runs_;
     std::vector<Task> tasks_;
@@ -312,13 +316,13 @@ void Decoder::check(const std::vector<Feed>& feeds) const {
     }
 }
 
-void Decoder::forward(const std::vector<Feed>& feeds, float* logits) {
+void Decoder::forward(const std::vector<Feed>& feeds, long columns, float* logits) {
     const std::lock_guard lock(mutex_);
     check(feeds);
     std::vector<Row> rows;
     const auto pass = [&] {
         if (rows.empty()) return;
-        Pass piece(*this, rows);
+        Pass piece(*this, rows, columns);
         team_->run([&](int thread) { piece.run(thread); });
         rows.clear();
     };
@@ -328,7 +332,7 @@ void Decoder::forward(const std::vector<Feed>& feeds, float* logits) {
         for (long i = 0; i < n; i++) {
             const bool wanted = i >= n - feeds[f].rows;
             rows.push_back({int(f), feeds[f].slot, start + i, feeds[f].tokens[i], wanted ? logits : nullptr});
-            if (wanted) logits += shape_.vocab_size;
+            if (wanted) logits += columns;
             if (long(rows.size()) == PASS_ROWS) pass();
         }
     }

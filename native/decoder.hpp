@@ -57,8 +57,9 @@ class Decoder {
     void close(int slot);
     size_t cache_bytes();
 
-    // Appends the feeds' tokens; writes [sum of rows, vocab_size] logits. Nothing is appended when it throws.
-    void forward(const std::vector<Feed>& feeds, float* logits);
+    // Appends the feeds' tokens; writes [sum of rows, columns] logits, of the tokens of lowest id. Nothing is appended when
+    // it throws.
+    void forward(const std::vector<Feed>& feeds, long columns, float* logits);
 
   private:
     friend class Pass;

@@ -11,6 +11,7 @@
 
 namespace soothsay {
 
+constexpr long tile_count(const Tiles& tiles) { return (tiles.outputs + TILE - 1) / TILE; }
 constexpr long padded(long n) { return (n + GROUP - 1) / GROUP * GROUP; }
 
 struct FreeMemory { void operator()(void* p) const { std::free(p); } };
@@ -49,8 +50,7 @@ class Matrix {
     Matrix(Team& team, Arena& arena, Kind kind, long outputs, long inputs, const uint8_t* rows);
 
     const Tiles& tiles() const { return tiles_; }
-    long tile_count() const { return (tiles_.outputs + TILE - 1) / TILE; }
-    size_t bytes() const { return tile_count() * tiles_.tile_bytes; }
+    size_t bytes() const { return tile_count(tiles_) * tiles_.tile_bytes; }
 
   private:
     Tiles tiles_;

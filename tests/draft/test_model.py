@@ -353,3 +353,14 @@ def test_each_draft_of_a_batch_ends_by_itself() -> None:
     asks = [ask(drafter.open(), [1, 2], 4, patience=patience) for patience in (Patience(1.0, (0.9,) * PARTS), ENDLESS)]
     assert [len(draft.tokens) for draft in drafter.propose(asks)] == [1, 4]
     assert [len(rows) for rows in model.passes] == [2, 1, 1, 1]
+
+
+def test_guesses_are_common_tokens_until_the_text_has_many_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a language that the common tokens do not cover, every draft would fail; without a cut, nothing is cut."""
+    monkeypatch.setattr(module, "COMMON_TOKENS", 2)
+    monkeypatch.setattr(module, "RARE_TOKENS", 3)
+    for top_k, rare, common in ((3, 3, True), (3, 4, False), (None, 3, False)):
+        drafter = ModelDrafter(TableModel(6, seed=1), 6, top_k)
+        asks = [ask(drafter.open(), [0, 1] + [5] * rare, 8, seed=seed) for seed in range(20)]
+        drafted = {token for draft in drafter.propose(asks) for token in draft.tokens}
+        assert (drafted <= {0, 1}) == common, (top_k, rare)

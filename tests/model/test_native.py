@@ -120,6 +120,17 @@ def test_only_the_last_rows_are_answered(model: NativeModel) -> None:
     assert same_bits(answers[1], whole[-1:])
 
 
+def test_fewer_columns_are_the_first_of_all(model: NativeModel) -> None:
+    """A pass over several feeds computes the most that one of them wants; each gets its own."""
+    whole = alone(model, TOKENS)
+    slots = [model.open() for _ in range(3)]
+    wanted = (5, None, 33)
+    answers = model.forward([Feed(slot, TOKENS, 2, columns) for slot, columns in zip(slots, wanted, strict=True)])
+    assert all(same_bits(answer, whole[-2:, :columns]) for answer, columns in zip(answers, wanted, strict=True))
+    (few,) = model.forward([Feed(model.open(), TOKENS, 2, 21)])
+    assert same_bits(few, whole[-2:, :21])
+
+
 def test_no_feeds_and_empty_feeds_are_no_work(model: NativeModel) -> None:
     assert model.forward([]) == []
     slot = model.open()
@@ -222,7 +233,7 @@ def test_python_goes_on_during_a_pass(checkpoint: Checkpoint) -> None:
         begun.set()
         for _ in range(100):
             if not seen.is_set():
-                native.forward([(slot, TOKENS, 0)])
+                native.forward([(slot, TOKENS, 0)], 1)
         ended.set()
 
     worker = threading.Thread(target=work)

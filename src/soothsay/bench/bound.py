@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from statistics import median
 
+from soothsay.draft.model import COMMON_TOKENS
 from soothsay.model.base import Feed, Model, Slot
 from soothsay.record import Record
 
@@ -28,7 +29,7 @@ class QuietPasses:
         return {width: median(self._once(width) for _ in range(REPETITIONS)) for width in widths}
 
     def _once(self, width: int) -> float:
-        feeds = [Feed(slot, [0], rows=1) for slot in self._slots[:width]]
+        feeds = [Feed(slot, [0], 1, COMMON_TOKENS) for slot in self._slots[:width]]
         begun = time.perf_counter()
         self._model.forward(feeds)
         elapsed = time.perf_counter() - begun

@@ -13,19 +13,21 @@ Slot = NewType("Slot", int)
 """A sequence's place in a model's cache."""
 
 Logits = NDArray[np.float32]
-"""`[rows, vocab_size]`: row i follows the i-th of the last `rows` tokens fed."""
+"""`[rows, columns]`: row i follows the i-th of the last `rows` tokens fed; columns are the vocabulary's tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
     """Tokens to append to one slot's cache, and how many of the last ones want logits.
 
-    `tokens` are those not yet in the cache, `context[length(slot):]`; `0 <= rows <= len(tokens)`.
+    `tokens` are those not yet in the cache, `context[length(slot):]`; `0 <= rows <= len(tokens)`. `columns`: the logits
+    of so many tokens, those of the lowest ids, are enough (None: of all).
     """
 
     slot: Slot
     tokens: Sequence[int]
     rows: int
+    columns: int | None = None
 
 
 class Model(Protocol):

@@ -92,9 +92,11 @@ class NativeModel:
     def forward(self, feeds: Sequence[Feed]) -> list[Logits]:
         """Raises ContextFull or PromptError (a token outside the vocabulary) before the cache has changed."""
         check(self, feeds)
-        logits = self._native.forward([(feed.slot, list(feed.tokens), feed.rows) for feed in feeds])
+        columns = [min(feed.columns or self.vocab_size, self.vocab_size) for feed in feeds]
+        asked = [(feed.slot, list(feed.tokens), feed.rows) for feed in feeds]
+        logits = self._native.forward(asked, max(columns, default=self.vocab_size))
         ends = accumulate(feed.rows for feed in feeds)
-        return [logits[end - feed.rows : end] for feed, end in zip(feeds, ends, strict=True)]
+        return [logits[end - feed.rows : end, :most] for feed, end, most in zip(feeds, ends, columns, strict=True)]
 
 
 class _Packer:

@@ -74,7 +74,7 @@ class ReferenceModel:
             hidden = self._step(self._caches[feed.slot], token)
             if index >= first:
                 logits[index - first] = self._output(self._output_norm(hidden))
-        return logits
+        return logits[:, : feed.columns]
 
     def _step(self, cache: "_Cache", token: int) -> Array:
         """Append one token to the cache and give its last hidden row, [width]."""

@@ -90,7 +90,7 @@ class TableModel:
         tokens.extend(feed.tokens)
         ends = range(len(tokens) - feed.rows + 1, len(tokens) + 1)
         rows = [self.logits(tokens[:end]) for end in ends]
-        return np.array(rows, np.float32).reshape(feed.rows, self.vocab_size)
+        return np.array(rows, np.float32).reshape(feed.rows, self.vocab_size)[:, : feed.columns]
 
 
 def _scaled(terms: Iterable[tuple[int, float]], weight: float) -> list[tuple[int, float]]:
