@@ -39,7 +39,9 @@ bool supported(const std::string& isa) {
     if (isa == "avx512")
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
-    if (isa == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    if (isa == "avxvnni") return avx2 && __builtin_cpu_supports("avxvnni");
+    if (isa == "avx2") return avx2;
 #endif
     return isa == "portable";
 }
@@ -48,6 +50,7 @@ const Kernels& kernels_of(const std::string& isa) {
     if (!supported(isa)) throw std::invalid_argument("this machine has no " + isa);
 #if defined(__x86_64__)
     if (isa == "avx512") return avx512_kernels();
+    if (isa == "avxvnni") return avxvnni_kernels();
     if (isa == "avx2") return avx2_kernels();
 #endif
     return portable_kernels();
@@ -55,7 +58,7 @@ const Kernels& kernels_of(const std::string& isa) {
 
 std::vector<std::string> instruction_sets() {
     std::vector<std::string> found;
-    for (const char* isa : {"avx512", "avx2", "portable"})
+    for (const char* isa : {"avx512", "avxvnni", "avx2", "portable"})
         if (supported(isa)) found.emplace_back(isa);
     return found;
 }

@@ -102,20 +102,9 @@ INLINE I merge_bytes(I a, I b, int mask) {  // a | (b & mask)
     return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi8(char(mask)), 0xF8);
 }
 
-// The integer sum of one group: unsigned codes of BITS bits times signed bytes, `planes` of four inputs a lane.
-// It starts from `minus_sum` (the activations' own sum, negated) shifted left by ZERO: the codes' zero point.
-template <int BITS, int ZERO> struct GroupSum {
-    I sum;
-    INLINE void start(int32_t minus_sum) {
-        sum = ZERO < 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(ZERO < 0 ? 0 : minus_sum * (1 << (ZERO & 31)));
-    }
-    template <int PLANE, int PLANES> INLINE void add(I codes, const int8_t* four) {
-        int32_t quad;
-        std::memcpy(&quad, four, 4);
-        sum = _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(quad));
-    }
-    INLINE F value() const { return to_float(sum); }
-};
+INLINE I no_integers() { return _mm512_setzero_si512(); }
+INLINE I integers(int32_t x) { return _mm512_set1_epi32(x); }
+INLINE I add_products(I sum, I codes, I bytes) { return _mm512_dpbusd_epi32(sum, codes, bytes); }
 
 #elif defined(SOOTHSAY_AVX2)
 
@@ -176,6 +165,12 @@ template <int N> INLINE I shift_left(I a) { return _mm256_slli_epi16(a, N); }
 INLINE I mask_bytes(I a, int mask) { return _mm256_and_si256(a, _mm256_set1_epi8(char(mask))); }
 INLINE I merge_bytes(I a, I b, int mask) { return _mm256_or_si256(a, mask_bytes(b, mask)); }
 
+#if defined(SOOTHSAY_AVXVNNI)
+INLINE I no_integers() { return _mm256_setzero_si256(); }
+INLINE I integers(int32_t x) { return _mm256_set1_epi32(x); }
+INLINE I add_products(I sum, I codes, I bytes) { return _mm256_dpbusd_avx_epi32(sum, codes, bytes); }
+#else
+
 // Without a four-way dot product, pairs of products are summed in 16 bits. RUN of them fit before they must be widened:
 // 2 * 127 * (2^BITS - 1) * RUN < 2^15. Codes of 8 bits do not fit at all, so their sign moves to the activations.
 template <int BITS, int ZERO> struct GroupSum {
@@ -201,6 +196,7 @@ template <int BITS, int ZERO> struct GroupSum {
     }
     INLINE F value() const { return to_float(sum); }
 };
+#endif
 
 #else
 
@@ -281,6 +277,21 @@ template <int BITS, int ZERO> struct GroupSum {
     INLINE F value() const { return to_float(sum); }
 };
 
+#endif
+
+#if defined(SOOTHSAY_AVX512) || defined(SOOTHSAY_AVXVNNI)
+// The integer sum of one group: unsigned codes of BITS bits times signed bytes, `planes` of four inputs a lane.
+// It starts from `minus_sum` (the activations' own sum, negated) shifted left by ZERO: the codes' zero point.
+template <int BITS, int ZERO> struct GroupSum {
+    I sum;
+    INLINE void start(int32_t minus_sum) { sum = ZERO < 0 ? no_integers() : integers(ZERO < 0 ? 0 : minus_sum * (1 << (ZERO & 31))); }
+    template <int PLANE, int PLANES> INLINE void add(I codes, const int8_t* four) {
+        int32_t quad;
+        std::memcpy(&quad, four, 4);
+        sum = add_products(sum, codes, integers(quad));
+    }
+    INLINE F value() const { return to_float(sum); }
+};
 #endif
 
 // In one fixed order: the upper half of the lanes onto the lower, until one is left.

@@ -88,6 +88,7 @@ struct Kernels {
 };
 
 const Kernels& avx512_kernels();
+const Kernels& avxvnni_kernels();
 const Kernels& avx2_kernels();
 const Kernels& portable_kernels();
 

@@ -22,13 +22,12 @@ inline uint64_t read(const uint8_t* data, size_t bytes) {
 }
 
 // INDEPENDENT chains of products: more than the latency of one calls for, and registers for all of them.
-#if defined(SOOTHSAY_AVX512)
+#if defined(SOOTHSAY_AVX512) || defined(SOOTHSAY_AVXVNNI)
 
-using Operand = __m512i;
+using Operand = I;
 constexpr int INDEPENDENT = 12;
-constexpr long PRODUCTS = 64;
-INLINE Operand operand(int byte) { return _mm512_set1_epi8(char(byte)); }
-INLINE Operand add_products(Operand sum, Operand a, Operand b) { return _mm512_dpbusd_epi32(sum, a, b); }
+constexpr long PRODUCTS = 4 * W;
+INLINE Operand operand(int byte) { return integers(byte * 0x01010101); }
 
 #elif defined(SOOTHSAY_AVX2)
 
