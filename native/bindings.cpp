@@ -143,9 +143,10 @@ NumpyFloats dequantise(int kind, long outputs, long inputs, const Bytes& rows) {
     return out;
 }
 
-// Rows of any kind as Q4_1 rows.
-NumpyBytes requantise(Runtime& runtime, int kind, long outputs, long inputs, const Bytes& rows) {
-    const size_t from = file_row_bytes(Kind(kind), inputs), to = file_row_bytes(Kind::Q4_1, inputs);
+// Rows of any kind as rows of kind Q4_1 or D3.
+NumpyBytes requantise(Runtime& runtime, int kind, long outputs, long inputs, const Bytes& rows, int lighter) {
+    if (Kind(lighter) != Kind::Q4_1 && Kind(lighter) != Kind::D3) throw std::invalid_argument("a tensor kind that is not for drafts");
+    const size_t from = file_row_bytes(Kind(kind), inputs), to = file_row_bytes(Kind(lighter), inputs);
     if (rows.nbytes() != outputs * from) throw std::invalid_argument("the bytes given are not those of the matrix");
     auto* data = static_cast<uint8_t*>(allocate(outputs * to));
     NumpyBytes out(data, {size_t(outputs), to}, nb::capsule(data, [](void* p) noexcept { std::free(p); }));
@@ -155,7 +156,7 @@ NumpyBytes requantise(Runtime& runtime, int kind, long outputs, long inputs, con
         runtime.team->share(outputs, 16, [&](long begin, long end) {
             for (long r = begin; r < end; r++) {
                 dequantise_row(Kind(kind), rows.data() + r * from, inputs, weights.data());
-                for (long g = 0; g < inputs / GROUP; g++) runtime.kernels->requantise(weights.data() + g * GROUP, data + r * to + g * (to / (inputs / GROUP)));
+                runtime.kernels->requantise(Kind(lighter), weights.data(), inputs, data + r * to);
             }
         });
     });
@@ -246,7 +247,7 @@ NB_MODULE(_native, m) {
         .def_prop_ro("threads", [](const Runtime& r) { return r.team->size(); })
         .def_prop_ro("isa", [](const Runtime& r) { return r.kernels->name; })
         .def("pack", pack, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"))
-        .def("requantise", requantise, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"))
+        .def("requantise", requantise, nb::arg("kind"), nb::arg("outputs"), nb::arg("inputs"), nb::arg("rows"), nb::arg("lighter"))
         .def("product", product, nb::arg("matrix"), nb::arg("x"));
 
     nb::class_<Probe>(m, "Probe")

@@ -67,6 +67,8 @@ struct Format {
     int groups;      // of 32 inputs in a block
     bool minimum;    // flat formats: a minimum follows the scale
     int zero;        // the code that means 0
+
+    bool super() const { return groups > 1; }  // the groups' own scales are small numbers, times one of the block
 };
 
 constexpr Format FORMATS[] = {
@@ -74,6 +76,7 @@ constexpr Format FORMATS[] = {
     {Kind::Q4_0, 4, 18, 1, false, 8}, {Kind::Q4_1, 4, 20, 1, true, 0},  {Kind::Q5_0, 5, 22, 1, false, 16},
     {Kind::Q5_1, 5, 24, 1, true, 0},  {Kind::Q8_0, 8, 34, 1, false, 128}, {Kind::Q4_K, 4, 144, 8, true, 0},
     {Kind::Q5_K, 5, 176, 8, true, 0}, {Kind::Q6_K, 6, 210, 8, false, 32},
+    {Kind::D3, 3, 60, 4, true, 0},
 };
 
 const Format& format_of(Kind kind) {
@@ -84,14 +87,17 @@ const Format& format_of(Kind kind) {
 
 size_t group_bytes(const Format& f) {
     if (f.bits == 0) return size_t(f.file_bytes) * GROUP * TILE;
-    return f.bits * 64 + (f.groups == 8 ? 32 : f.minimum ? 64 : 32);
+    return f.bits * 64 + (f.minimum && !f.super() ? 64 : 32);
 }
 
-size_t tail_bytes(const Format& f) { return f.groups < 8 ? 0 : f.minimum ? 64 : 32; }
+size_t tail_bytes(const Format& f) { return !f.super() ? 0 : f.minimum ? 64 : 32; }
 
-// The six-bit scale and minimum of one of the eight groups of a Q4_K or Q5_K block.
-void super_scale(const uint8_t* packed, int g, uint8_t& scale, uint8_t& minimum) {
-    if (g < 4) {
+// The scale and minimum of one group of a D3 block (4 groups, 8 bits each), or of a Q4_K or Q5_K block (8 groups, 6 bits).
+void super_scale(Kind kind, const uint8_t* packed, int g, uint8_t& scale, uint8_t& minimum) {
+    if (kind == Kind::D3) {
+        scale = packed[g];
+        minimum = packed[g + 4];
+    } else if (g < 4) {
         scale = packed[g] & 63;
         minimum = packed[g + 4] & 63;
     } else {
@@ -131,6 +137,12 @@ void codes_of(Kind kind, const uint8_t* block, int g, uint8_t* codes) {
                 codes[i] = uint8_t((low[i] >> g % 4 / 2 * 4 & 15) | (high[i] >> g % 4 * 2 & 3) << 4);
             return;
         }
+        case Kind::D3:  // one after another, from the lowest bit of the first byte on
+            for (int i = 0; i < 32; i++) {
+                const uint8_t* eight = block + 12 + g * 12 + i / 8 * 3;
+                codes[i] = (eight[0] | eight[1] << 8 | eight[2] << 16) >> i % 8 * 3 & 7;
+            }
+            return;
         default: return;
     }
 }
@@ -142,9 +154,9 @@ void dequantise_block(const Format& f, const uint8_t* block, float* out) {
         if (f.kind == Kind::Q6_K) {
             const float scale = half(word(block + 208));
             for (int i = 0; i < GROUP; i++) out[i] = scale * float(int8_t(block[192 + 2 * g + i / 16])) * float(int(codes[i]) - f.zero);
-        } else if (f.groups == 8) {
+        } else if (f.super()) {
             uint8_t scale, minimum;
-            super_scale(block + 4, g, scale, minimum);
+            super_scale(f.kind, block + 4, g, scale, minimum);
             const float step = half(word(block)) * scale, least = half(word(block + 2)) * minimum;
             for (int i = 0; i < GROUP; i++) out[i] = step * codes[i] - least;
         } else {
@@ -167,7 +179,18 @@ void spread(const uint8_t* bytes, int column, uint8_t* planes) {
     for (int j = 0; j < 4; j++) std::memcpy(planes + j * 64 + column * 4, bytes + 4 * j, 4);
 }
 
+// The codes of 3 bits of the last quads are cut up: see product.hpp.
+void pack_three_bits(const uint8_t* codes, int column, uint8_t* group) {
+    for (int k = 0; k < 4; k++) {
+        const int low = codes[12 + k], high = codes[28 + k];
+        const int tops[] = {low & 3, high & 3, low >> 2 | high >> 2 << 1};
+        for (int j = 0; j < 3; j++)
+            group[j * 64 + column * 4 + k] = uint8_t(codes[4 * j + k] | codes[16 + 4 * j + k] << 3 | tops[j] << 6);
+    }
+}
+
 void pack_codes(const Format& f, const uint8_t* codes, int column, uint8_t* group) {
+    if (f.bits == 3) return pack_three_bits(codes, column, group);
     if (f.bits == 8) {
         spread(codes, column, group);
         spread(codes + 16, column, group + 256);
@@ -192,8 +215,8 @@ void pack_scales(const Format& f, const uint8_t* block, int g, int column, uint8
         scales[column] = block[192 + 2 * g];
         scales[16 + column] = block[192 + 2 * g + 1];
         if (g == 0) std::memcpy(tail + 2 * column, block + 208, 2);
-    } else if (f.groups == 8) {
-        super_scale(block + 4, g, scales[column], scales[16 + column]);
+    } else if (f.super()) {
+        super_scale(f.kind, block + 4, g, scales[column], scales[16 + column]);
         if (g == 0) std::memcpy(tail + 2 * column, block, 2), std::memcpy(tail + 32 + 2 * column, block + 2, 2);
     } else {
         std::memcpy(scales + 2 * column, block, 2);

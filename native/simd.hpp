@@ -174,7 +174,7 @@ INLINE I add_products(I sum, I codes, I bytes) { return _mm256_dpbusd_avx_epi32(
 // Without a four-way dot product, pairs of products are summed in 16 bits. RUN of them fit before they must be widened:
 // 2 * 127 * (2^BITS - 1) * RUN < 2^15. Codes of 8 bits do not fit at all, so their sign moves to the activations.
 template <int BITS, int ZERO> struct GroupSum {
-    static constexpr int RUN = BITS == 4 ? 8 : BITS == 5 ? 4 : BITS == 6 ? 2 : 1;
+    static constexpr int RUN = BITS <= 4 ? 8 : BITS == 5 ? 4 : BITS == 6 ? 2 : 1;
     I pairs, sum;
     INLINE void start(int32_t minus_sum) {
         sum = ZERO < 0 || BITS == 8 ? _mm256_setzero_si256()

@@ -11,8 +11,10 @@ constexpr int BLOCK_TOKENS = 32;  // tokens of a cache block
 constexpr int PARTITION = 256;    // keys that attention reduces together; boundaries are absolute positions
 constexpr int SAMPLING_GROUP = 64;  // logits that sampling reduces together; boundaries are absolute token ids
 
-// GGUF's numbers for the tensor types that can be packed.
-enum class Kind : int { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q4_K = 12, Q5_K = 13, Q6_K = 14, BF16 = 30 };
+// GGUF's numbers for the tensor types that can be packed, and one type of our own, for drafts; it is in no file of others.
+enum class Kind : int {
+    F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q8_0 = 8, Q4_K = 12, Q5_K = 13, Q6_K = 14, BF16 = 30, D3 = 1003
+};
 
 // Rows of activations: as they are, and in 8 bits as the kernels read them (see product.hpp).
 struct Rows {
@@ -73,8 +75,8 @@ struct Kernels {
     void (*attend)(const Attention& task);
     // Merges `count` partials, in order, into out[width].
     void (*combine)(const float* partials, long count, long width, float* out);
-    // Writes the Q4_1 block nearest to 32 weights.
-    void (*requantise)(const float* weights, uint8_t* block);
+    // Writes the blocks, of kind Q4_1 or D3, nearest to a row of weights.
+    void (*requantise)(Kind kind, const float* weights, long inputs, uint8_t* row);
     // Of one sampling group of logits: the highest.
     float (*most_of)(const float* logits);
     // weights = e^((logit - best) * inverse), and their sum.

@@ -2,7 +2,8 @@
 //
 // A group of 32 inputs by 16 columns is stored as bit planes. One 64-byte plane of nibbles holds, for each column, four
 // consecutive inputs in the low nibbles and the four 16 further on in the high ones; four planes make the group. The
-// fifth and sixth bits lie in planes of their own. 8-bit codes take eight planes, in input order.
+// fifth and sixth bits lie in planes of their own. 8-bit codes take eight planes, in input order. 3-bit codes take three,
+// each with two codes a byte; the last eight inputs' codes are made of the two bits that are left at the top of each.
 //
 // Each (row, column) is accumulated group after group in one order, whatever the number of rows or tiles at hand: that
 // is what makes logits independent of the batch. Do not split the sum over inputs.
@@ -75,6 +76,14 @@ template <int BITS, int J, class B> INLINE void unpack(const uint8_t* group, B& 
         low = load_planes(group + J * 64);
         high = load_planes(group + 256 + J * 64);
         return;
+    } else if constexpr (BITS == 3 && J < 3) {
+        const B codes = load_planes(group + J * 64);
+        low = mask_bytes(codes, 7);
+        high = mask_bytes(shift_right<3>(codes), 7);
+    } else if constexpr (BITS == 3) {
+        const B third_bits = load_planes(group + 128);
+        low = merge_bytes(mask_bytes(shift_right<6>(load_planes(group)), 3), shift_right<4>(third_bits), 4);
+        high = merge_bytes(mask_bytes(shift_right<6>(load_planes(group + 64)), 3), shift_right<5>(third_bits), 4);
     } else {
         const B nibbles = load_planes(group + J * 64);
         low = mask_bytes(nibbles, 15);
@@ -110,8 +119,8 @@ template <int BITS_, int ZERO_, bool MINIMUM_> struct Flat {  // one half-float 
     }
 };
 
-template <int BITS_> struct Super {  // 8 groups with 8-bit scales and minima, times two half-floats
-    static constexpr int BITS = BITS_, ZERO = -1, GROUPS = 8;
+template <int BITS_, int GROUPS_> struct Super {  // groups with 8-bit scales and minima, times two half-floats
+    static constexpr int BITS = BITS_, ZERO = -1, GROUPS = GROUPS_;
     static constexpr bool MINIMUM = true, HALVES = false;
     static constexpr long PLANES = BITS * 64, GROUP_BYTES = PLANES + 32, TAIL = 64;
     struct Block {
@@ -264,9 +273,10 @@ inline void product(const Tiles& t, const Rows& a, long begin, long end, float* 
         case Kind::Q5_0: return product_of<Quantised, Flat<5, 4, false>>(t, a, begin, end, out, stride);
         case Kind::Q5_1: return product_of<Quantised, Flat<5, -1, true>>(t, a, begin, end, out, stride);
         case Kind::Q8_0: return product_of<Quantised, Flat<8, 7, false>>(t, a, begin, end, out, stride);
-        case Kind::Q4_K: return product_of<Quantised, Super<4>>(t, a, begin, end, out, stride);
-        case Kind::Q5_K: return product_of<Quantised, Super<5>>(t, a, begin, end, out, stride);
+        case Kind::Q4_K: return product_of<Quantised, Super<4, 8>>(t, a, begin, end, out, stride);
+        case Kind::Q5_K: return product_of<Quantised, Super<5, 8>>(t, a, begin, end, out, stride);
         case Kind::Q6_K: return product_of<Quantised, Super6>(t, a, begin, end, out, stride);
+        case Kind::D3: return product_of<Quantised, Super<3, 4>>(t, a, begin, end, out, stride);
     }
 }
 

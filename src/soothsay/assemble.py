@@ -74,7 +74,7 @@ def assemble(
     else:
         light = loader.draft_model(name, target, requantise=requantise)
         drafters = _by_model(light, target.model.vocab_size, top_k, gamma)
-        label = f"{Path(name).name} {'in 4 bits' if requantise else 'as it is'} for {label}"
+        label = f"{Path(name).name} {'made light' if requantise else 'as it is'} for {label}"
         probed["model"] = _Probed(light, label, DRAFT_ROWS)
     return Parts(target.model, target, drafters, _policy(gamma, drafters, probed, clock))
 

@@ -12,6 +12,7 @@ from soothsay.model.architectures import describe
 from soothsay.model.architectures.decoder import Decoder
 from soothsay.model.base import Model
 from soothsay.model.gguf import GGUFFile
+from soothsay.model.requantise import Bits, bits_beside
 from soothsay.text.template import ChatTemplate
 from soothsay.text.tokenizer import Tokenizer
 
@@ -42,14 +43,15 @@ class Loader:
     def draft_model(self, name: str | Path, target: Loaded, *, requantise: bool = True) -> Model:
         """Load a draft model for a target; DraftMismatch, naming the first difference, for another vocabulary.
 
-        `requantise` keeps its matrices in 4 bits, which changes speed, never words. The name "self" is the target's own
-        weights in 4 bits; OptionError where they have no more than that already.
+        `requantise` keeps its matrices in 4 bits, or in 3 where that pays, which changes speed, never words. The name
+        "self" is the target's own weights in 4 bits; OptionError where they have no more than that already.
         """
         file = GGUFFile.open(target.path if name == "self" else resolve(name))
         if difference := target.tokenizer.first_difference(Tokenizer.from_metadata(file.metadata)):
             raise DraftMismatch(f"{name} cannot draft here, its tokens must be the target's: {difference}")
         decoder = describe(file)
-        lighter = self._lighten(decoder, file.path) if requantise else decoder
+        bits = 4 if name == "self" else bits_beside(decoder, target.path.stat().st_size)
+        lighter = self._lighten(decoder, file.path, bits) if requantise else decoder
         if name == "self" and lighter is decoder:
             raise OptionError("draft is 'self', but the model's own weights cannot be made lighter")
         model = self._build(lighter)
@@ -57,17 +59,17 @@ class Loader:
         return model
 
 
-def _native(threads: int | None) -> tuple[Callable[[Decoder], Model], Callable[[Decoder, Path], Decoder]]:
+def _native(threads: int | None) -> tuple[Callable[[Decoder], Model], Callable[[Decoder, Path, Bits], Decoder]]:
     """Give the compiled runtime's ways to build a model and to requantise one, or the reference where it is missing."""
     if find_spec("soothsay._native") is None:
-        return _reference(threads), lambda decoder, _: decoder
+        return _reference(threads), lambda decoder, *_: decoder
     from soothsay.model.native import NativeModel, runtime
     from soothsay.model.requantise import requantise
 
     team = runtime(threads)
     return (
         lambda decoder: NativeModel(decoder, team),
-        lambda decoder, source: requantise(decoder, team, source, cache_folder() / "requantised"),
+        lambda decoder, source, bits: requantise(decoder, team, source, cache_folder() / "requantised", bits),
     )
 
 

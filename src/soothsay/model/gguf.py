@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGUF_MAGIC, GGMLQuantizationType, GGUFValueType
-from gguf.quants import dequantize
 from numpy.typing import NDArray
 
 from soothsay.errors import FileCorrupt, ModelNotFound, Unsupported
+from soothsay.model.kinds import Kind, dequantise_blocks
 
 Value = bool | int | float | str | list[str] | NDArray[Any]
 """A metadata value; arrays of numbers are read-only views of the file."""
@@ -32,7 +32,7 @@ KINDS = (
     GGMLQuantizationType.Q5_K,
     GGMLQuantizationType.Q6_K,
 )
-"""The tensor types that soothsay can run."""
+"""The tensor types of files that soothsay can run."""
 
 VERSIONS = (2, 3)
 
@@ -76,7 +76,7 @@ class Tensor:
     """
 
     name: str
-    kind: GGMLQuantizationType
+    kind: Kind
     shape: tuple[int, ...]
     data: NDArray[np.uint8] = field(repr=False)
 
@@ -112,8 +112,7 @@ class GGUFFile:
 
 def dequantise(tensor: Tensor) -> NDArray[np.float32]:
     """The tensor's values as float32 of `tensor.shape`; a view of the file when it already holds float32."""
-    values: NDArray[np.float32] = dequantize(tensor.data, tensor.kind)
-    return values.reshape(tensor.shape)
+    return dequantise_blocks(tensor.data, tensor.kind).reshape(tensor.shape)
 
 
 def _map(path: Path) -> mmap.mmap:
