@@ -235,6 +235,7 @@ template <class Element, int M> struct Dense {
         const uint8_t* at = t.data + size_t(tile) * t.tile_bytes;
         const float* x = a.values + first * a.inputs;
         for (long i = 0; i < t.inputs; i++) {
+            prefetch(at + i * TILE * Element::BYTES, TILE * Element::BYTES);
             const F weight = Element::read(at + i * TILE * Element::BYTES, strip * W);
             for (int m = 0; m < M; m++) total[m] = fma(weight, set(x[m * a.inputs + i]), total[m]);
         }
