@@ -31,7 +31,7 @@ FOUR_BITS = frozenset({GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGM
 
 Bits = Literal[3, 4]
 
-DEAR = 0.2
+DEAR = 0.08
 """Bytes of a draft in 4 bits over those of its target, from which on 3 bits pay: they save a quarter of what a drafted
 token reads and cost about one guess in a hundred, and the dearer a token is, the more there is to save."""
 
