@@ -83,7 +83,7 @@ def _slices(tensor: Tensor) -> Iterator[NDArray[np.float32]]:
     data = np.atleast_2d(tensor.data)  # [rows, bytes a row]
     rows = max(1, SLICE_VALUES // tensor.shape[-1])
     for start in range(0, len(data), rows):
-        yield dequantize(data[start : start + rows], tensor.kind)
+        yield dequantize(data[start : start + rows], GGMLQuantizationType(tensor.kind))
 
 
 def main(arguments: list[str]) -> int:

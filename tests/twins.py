@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 
@@ -96,7 +97,7 @@ def _state(file: GGUFFile) -> Iterator[tuple[str, NDArray[np.float32]]]:
     for name, tensor in file.tensors.items():
         if name == "rope_freqs.weight":
             continue
-        values = dequantize(tensor.data, tensor.kind)
+        values = dequantize(tensor.data, GGMLQuantizationType(tensor.kind))
         if file.metadata["general.architecture"] == "llama" and re.search(r"attn_[qk]\.", name):
             values = _halves_apart(values, _rope_pairs(file))
         yield _renamed(name), values

@@ -108,8 +108,9 @@ def test_3_and_4_bits_are_kept_apart(checkpoint: Checkpoint, tmp_path: Path, mon
 def test_3_bits_are_for_a_draft_that_is_dear_beside_its_target(checkpoint: Checkpoint) -> None:
     draft = describe_recipe(checkpoint, MIXED)
     weights = 2 * (2 * 128 * 128 + 3 * 128 * 160) + 131 * 128
-    assert bits_beside(draft, target_bytes=int(5 * weights * 5 / 8) + 8) == 4
-    assert bits_beside(draft, target_bytes=int(5 * weights * 5 / 8) - 8) == 3
+    edge = int(weights * 5 / 8 / room.DEAR)
+    assert bits_beside(draft, target_bytes=edge + 8) == 4
+    assert bits_beside(draft, target_bytes=edge - 8) == 3
 
 
 @pytest.mark.parametrize("bits", [3, 4])
