@@ -1,4 +1,4 @@
-"""Is anybody kept waiting? Time to the first token, and the longest gap between two later ones, with and without drafts.
+"""Is anybody kept waiting? Time to the first token and the longest gap between later ones, with and without drafts.
 
 Usage: python -m bench.gaps --model MODEL --draft DRAFT [--prompt-tokens 1000] [--repetitions 5]
 
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from statistics import median
 
 from bench.texts import prose, windows
@@ -68,10 +69,9 @@ def _options() -> argparse.Namespace:
 
 def _waits(engine: Engine, prompt: Sequence[int], max_tokens: int) -> list[float]:
     """Seconds to the first token, then between neighbours; tokens of one step have no gap between them."""
-    times = [time.perf_counter()]
-    for _ in engine.stream(list(prompt), Sampling(max_tokens=max_tokens)):
-        times.append(time.perf_counter())
-    return [after - before for before, after in zip(times, times[1:], strict=False)]
+    pieces = engine.stream(list(prompt), Sampling(max_tokens=max_tokens))
+    times = [time.perf_counter(), *(time.perf_counter() for _ in pieces)]
+    return [after - before for before, after in pairwise(times)]
 
 
 if __name__ == "__main__":
