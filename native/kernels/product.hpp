@@ -31,13 +31,13 @@ template <int M> struct Record {
 };
 static_assert(sizeof(Record<BAND>) == BAND * RECORD_BYTES);
 
-template <int M> INLINE const Record<M>* records_of(const Rows& a, long first) {
-    return (const Record<M>*)(a.records + first * (a.inputs / GROUP) * RECORD_BYTES);
+template <int M> INLINE Record<M>* records_of(const Rows& a, long first) {
+    return (Record<M>*)(a.records + first * (a.inputs / GROUP) * RECORD_BYTES);
 }
 
 template <int M> void quantise_in_band(const Rows& rows, long first, long m) {
     const float* values = rows.values + (first + m) * rows.inputs;
-    Record<M>* record = const_cast<Record<M>*>(records_of<M>(rows, first));
+    Record<M>* record = records_of<M>(rows, first);
     for (long g = 0; g < rows.inputs / GROUP; g++, record++, values += GROUP) {
         F most = zero(), broken = zero();  // NaN where a value is no number: `max` forgets it, and the codes cannot say it
         for (int i = 0; i < GROUP; i += W) {
