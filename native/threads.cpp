@@ -42,7 +42,9 @@ void Signal::wait_past(uint32_t seen) const {
     while (value() == seen) value_.wait(seen, std::memory_order_acquire);
 }
 
-Team::Team(int threads) : size_(threads) {
+thread_local int Team::member_ = 0;
+
+Team::Team(int threads) : size_(threads), taken_(threads) {
     try {
         for (int t = 1; t < size_; t++) threads_.emplace_back([this, t] { work(t); });
     } catch (...) {  // the system has no more threads to give
@@ -60,6 +62,7 @@ void Team::end() {
 }
 
 void Team::work(int thread) {
+    member_ = thread;
     const DefaultRounding rounding;
     for (uint32_t seen = 0;; seen++) {
         started_.wait_past(seen);

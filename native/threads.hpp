@@ -1,4 +1,5 @@
-// A team of threads that runs one job together. Work is taken from shared counters, because on a shared machine a static
+// A team of threads that runs one job together. Each takes pieces of its own part of the work, one after the other, so
+// that what it fetches ahead is its own; when its part is done it helps the others, because on a shared machine a static
 // split waits for the slowest core. Waiting threads spin briefly, then sleep.
 #pragma once
 #include <atomic>
@@ -40,17 +41,21 @@ class Team {
         const uint32_t seen = passed_.value();
         if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < size_) return passed_.wait_past(seen);
         then();
-        next_.store(0, std::memory_order_relaxed);
+        for (Taken& taken : taken_) taken.pieces.store(0, std::memory_order_relaxed);
         arrived_.store(0, std::memory_order_relaxed);
         passed_.raise();
     }
 
     // Inside a job: body(begin, end) over [0, count) in pieces of `grain`, shared among the threads. A `meet` must follow.
     template <class Body> void share(long count, long grain, Body&& body) {
-        for (;;) {
-            const long begin = next_.fetch_add(grain, std::memory_order_relaxed);
-            if (begin >= count) return;
-            body(begin, begin + grain < count ? begin + grain : count);
+        const long pieces = (count + grain - 1) / grain;
+        for (int helped = 0; helped < size_; helped++) {
+            const int part = (member_ + helped) % size_;
+            const long first = pieces * part / size_, own = pieces * (part + 1) / size_ - first;
+            for (long taken; (taken = taken_[part].pieces.fetch_add(1, std::memory_order_relaxed)) < own;) {
+                const long begin = (first + taken) * grain;
+                body(begin, begin + grain < count ? begin + grain : count);
+            }
         }
     }
 
@@ -62,7 +67,11 @@ class Team {
     std::mutex running_;
     const std::function<void(int)>* job_ = nullptr;
     std::atomic<bool> ending_{false};
-    alignas(64) std::atomic<long> next_{0};
+    struct alignas(64) Taken {
+        std::atomic<long> pieces{0};
+    };
+    static thread_local int member_;  // which thread of its team this one is
+    std::vector<Taken> taken_;        // of each thread's part
     alignas(64) std::atomic<int> arrived_{0};
     alignas(64) Signal passed_;
     alignas(64) Signal started_;
