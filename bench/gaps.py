@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from statistics import median
 
@@ -36,7 +37,8 @@ def main() -> int:
     plain = replace(drafted, drafters={}, policy=FixedGamma(None, 0))
     engines = {name: Engine.of(parts, kept_prefixes=0) for name, parts in (("plain", plain), ("drafted", drafted))}
     assert drafted.loaded is not None
-    (prompt,) = windows(drafted.loaded.tokenizer.encode, prose(None), options.prompt_tokens, 1)
+    encode = partial(drafted.loaded.tokenizer.encode, special=False)
+    (prompt,) = windows(encode, prose(None), options.prompt_tokens, 1)
     first: dict[str, list[float]] = {name: [] for name in engines}
     gaps: dict[str, list[list[float]]] = {name: [] for name in engines}
     for turn in range(options.repetitions + 1):

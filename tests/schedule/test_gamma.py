@@ -338,19 +338,24 @@ def test_reading_leaves_room_for_a_guess_and_grows_with_what_was_saved() -> None
 
 @pytest.mark.parametrize("saved", [0, 200])
 @pytest.mark.parametrize("lag", [0, 500])
-def test_debt_is_never_beyond_the_line(saved: int, lag: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the estimates say: here they say that all is well, and every draft fails."""
+@pytest.mark.parametrize("slow", [1.0, 1.6])
+def test_debt_is_never_beyond_the_line(saved: int, lag: int, slow: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the estimates say: here they say that all is well, and every draft fails.
+
+    A drafter that is slower than its costs say is charged what it took: no more than one draft's surprise is beyond.
+    """
     controller = trained(0.9, steps=saved)
     insured = min(INSURED_SHARE * controller._saved, INSURED_STEPS * ROW_SECONDS)
     monkeypatch.setattr(Survival, "acceptance", lambda *_: 0.95)
-    lost = elapsed = 0.0
+    lost = elapsed = surprise = 0.0
     for _ in range(400):
         choice = controller.plan([view("other", lag=lag)])[0]
         reading = DRAFT[choice.read_tokens] - 1
-        drafting = 0.25 * (choice.gamma + reading) * ROW_SECONDS if choice.drafter else 0.0
+        drafting = slow * 0.25 * (choice.gamma + reading) * ROW_SECONDS if choice.drafter else 0.0
         target = CPU[choice.gamma] * ROW_SECONDS
         lost, elapsed = lost + drafting + target - ROW_SECONDS, elapsed + ROW_SECONDS
-        assert lost <= DEBT_SHARE * elapsed + DEBT_STEPS * ROW_SECONDS + insured + 1e-9
+        surprise = max(surprise, (1 - 1 / slow) * drafting)
+        assert lost <= DEBT_SHARE * elapsed + DEBT_STEPS * ROW_SECONDS + insured + surprise + 1e-9
         timed = {choice.drafter: drafting} if choice.drafter else {}
         controller.observe(Step([Outcome(choice, choice.gamma, 0, 1)], target, timed))
     assert lost > DEBT_STEPS * ROW_SECONDS

@@ -16,8 +16,14 @@ DEBT_SHARE, DEBT_STEPS = 0.007, 1.5
 INSURED_SHARE, INSURED_STEPS = 0.1, 4.0
 """Of what speculation has saved in all requests: what it may add to a request's room, up to so many plain steps."""
 
+MOST_OVERRUN = 2.0
+"""By how much more than expected a drafter can be charged: beyond that it was interrupted."""
+
 GAP_STEPS = 3.0
 """Plain steps that one step may take, so that no gap between two tokens grows long."""
+
+TRIES = 2
+"""Guesses that reading leaves room for: if the first one of a new engine fails, it must be able to dare another."""
 
 HORIZON_TOKENS = 64
 """Tokens over which the reading before a draft is expected to pay off; fewer when the request ends sooner."""
@@ -55,8 +61,8 @@ class Controller:
 
     def plan(self, views: Sequence[View], other_rows: int = 0) -> list[Choice]:
         """Choose for requests that decode together, beside `other_rows` of prompts in the same pass."""
-        if not views:
-            return []
+        if not any(view.sources for view in views):
+            return [Choice(view) for view in views]
         if self._since_plain >= (DRIFT_EVERY if self._target.drifting else PLAIN_EVERY):
             return [Choice(view) for view in views]
         costs = PassCosts(self._target, self._helpers, views, other_rows)
@@ -74,12 +80,18 @@ class Controller:
         views = [outcome.choice.view for outcome in step.outcomes]
         costs = PassCosts(self._target, self._helpers, views, step.other_rows)
         depths = _depths(step.outcomes)
+        expected = {name: _drafting_seconds(step.outcomes, name, counts, costs) for name, counts in depths.items()}
+        overruns = {name: min(MOST_OVERRUN, step.draft_seconds[name] / expected[name]) for name in depths}
         for outcome in step.outcomes:
-            self._enter(outcome, _spent(outcome, step.outcomes, depths, costs), costs)
+            self._enter(outcome, _spent(outcome, step.outcomes, depths, overruns, costs), costs)
             self._judge(outcome)
         drafted = sum(outcome.drafted for outcome in step.outcomes)
         self._since_plain = self._since_plain + 1 if drafted else 0
-        self._time(step, drafted, depths, costs)
+        for name, seconds in expected.items():
+            cost = self._helpers[name].cost
+            cost.observe_total(seconds / cost.pace, step.draft_seconds[name])
+        if step.other_rows == 0:
+            self._target.observe(costs.sequences + drafted, costs.context, step.target_seconds, costs.sequences)
 
     def forget(self, request: Hashable) -> None:
         """Drop what is known of a request that ended."""
@@ -93,16 +105,17 @@ class Controller:
         return (self._ledgers.get(request, Ledger()).room(plain) + insured) * self._target.pace
 
     def _lines(self, view: View, costs: PassCosts) -> Iterator[Line]:
-        """Give the drafts that a request can have and afford, after as much reading as leaves room for a guess."""
-        allowed = min(self._room(view.request, costs), (GAP_STEPS - 1) * costs.plain)
+        """Give the drafts that a request can have and afford, after as much reading as leaves room for guesses."""
+        room, gap = self._room(view.request, costs), (GAP_STEPS - 1) * costs.plain
         for drafter, source in view.sources.items():
-            window = costs.window(drafter, source.lag_tokens, allowed - costs.added_seconds(drafter, 1))
+            guess = costs.added_seconds(drafter, 1)
+            window = costs.window(drafter, source.lag_tokens, min(room - TRIES * guess, gap - guess))
             reading = costs.reading_seconds(drafter, window, costs.sequences)
             yield Line(
                 view,
                 drafter,
                 self._survival.acceptance(view.request, drafter, source.match),
-                costs.longest(drafter, view.reach, allowed - reading),
+                costs.longest(drafter, view.reach, min(room, gap) - reading),
                 window,
                 reading / max(1, min(view.remaining, HORIZON_TOKENS)),
                 (view.remaining / costs.remaining) ** 2,
@@ -139,17 +152,6 @@ class Controller:
             if name != choice.drafter:
                 self._survival.idle(view.request, name, source.match)
 
-    def _time(self, step: Step, drafted: int, depths: Mapping[str, Counter[int]], costs: PassCosts) -> None:
-        """Learn what passes cost."""
-        rows = costs.sequences + step.other_rows + drafted
-        for drafter, counts in depths.items():
-            expected = sum(costs.draft_seconds(drafter, sequences) for sequences in counts.values())
-            expected += costs.reading_seconds(drafter, _read(step.outcomes, drafter), counts[0])
-            cost = self._helpers[drafter].cost
-            cost.observe_total(expected / cost.pace, step.draft_seconds[drafter])
-        if step.other_rows == 0:
-            self._target.observe(rows, costs.context, step.target_seconds, costs.sequences)
-
 
 def _depths(outcomes: Sequence[Outcome]) -> dict[str, Counter[int]]:
     """Count, by drafter and depth, the sequences that shared a pass; whoever was asked cost one at least."""
@@ -165,10 +167,23 @@ def _read(outcomes: Sequence[Outcome], drafter: str) -> int:
     return sum(outcome.choice.read_tokens for outcome in outcomes if outcome.choice.drafter == drafter)
 
 
+def _drafting_seconds(outcomes: Sequence[Outcome], drafter: str, depths: Counter[int], costs: PassCosts) -> float:
+    """Give what a drafter's passes should have taken."""
+    drafting = sum(costs.draft_seconds(drafter, sequences) for sequences in depths.values())
+    return drafting + costs.reading_seconds(drafter, _read(outcomes, drafter), depths[0])
+
+
 def _spent(
-    outcome: Outcome, outcomes: Sequence[Outcome], depths: Mapping[str, Counter[int]], costs: PassCosts
+    outcome: Outcome,
+    outcomes: Sequence[Outcome],
+    depths: Mapping[str, Counter[int]],
+    overruns: Mapping[str, float],
+    costs: PassCosts,
 ) -> float:
-    """Give a request's part of what drafts added to the step: its shares of reading, of drafting and of wider rows."""
+    """Give a request's part of what drafts added to the step: its shares of reading, of drafting and of wider rows.
+
+    Drafters are charged what they took; the wider rows, which cannot be told from the pass, what they should.
+    """
     drafter = outcome.choice.drafter
     if drafter is None:
         return 0.0
@@ -178,6 +193,7 @@ def _spent(
     )
     if read:
         spent += costs.reading_seconds(drafter, read, sharing[0]) * outcome.choice.read_tokens / read
+    spent *= overruns[drafter]
     if drafted:
         spent += (costs.seconds(drafted) - costs.seconds(0)) * outcome.drafted / drafted
     return spent
