@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from soothsay import calibrate
-from soothsay.calibrate import CONTEXT_TOKENS, ROUNDS, probes, shape
+from soothsay.calibrate import CONTEXT_TOKENS, GREETINGS, ROUNDS, greet, probes, shape
 from soothsay.model.base import Feed, Logits
-from soothsay.schedule.cost import Probe
+from soothsay.schedule.cost import Cost, Probe, Shape
 from tests.engines import SpyModel
 
 ROWS = (1, 2, 8)
@@ -81,3 +81,17 @@ def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None
     found = shape(model, "toy", ROWS, path, model.clock)
     assert found == shape(again, "toy", ROWS, path, again.clock)
     assert again.passes
+
+
+def test_shapes_from_different_machines_are_put_right_by_greeting() -> None:
+    """The target's was kept while the machine was busy, four times as slow as now; the draft model's in quiet."""
+    model = TimedModel()
+    model.passes = [[]] * 9  # it is warm
+    target = Cost(Shape((4.0, 1.0, 0.0, 0.0, 0.0), rounds=4))
+    draft = Cost(Shape((1.0, 0.25, 0.0, 0.0, 0.0), rounds=4), beside=target)
+    assert draft.pass_seconds(1, 0) / target.pass_seconds(1, 0) == pytest.approx(0.25)
+    greet([(model, target), (model, draft)], model.clock)
+    assert target.pass_seconds(1, 0) == pytest.approx(1)
+    assert draft.pass_seconds(1, 0) == pytest.approx(1)
+    assert len(model.passes) == 9 + 2 * (GREETINGS + 1)
+    assert model.open_slots == 0

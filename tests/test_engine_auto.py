@@ -193,7 +193,7 @@ def test_passes_are_timed_once_a_model_and_only_for_the_controller(machine: Mach
         begun = machine.now
         made(machine, draft=draft)
         spent.append(machine.now - begun)
-    assert spent[0] > spent[2] > spent[1] == 0
+    assert spent[0] > spent[2] > spent[1] > 0  # the last is what the greeting takes
     begun = machine.now
     made(machine, "bigger.gguf", "self")
     assert machine.now - begun == pytest.approx(spent[0])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from soothsay.calibrate import DRAFT_ROWS, TARGET_ROWS, shape
+from soothsay.calibrate import DRAFT_ROWS, TARGET_ROWS, greet, shape
 from soothsay.draft.base import Drafter
 from soothsay.draft.model import ModelDrafter
 from soothsay.draft.ngram import NgramDrafter
@@ -123,11 +123,7 @@ def _policy(
         return FixedGamma(None, 0)
     file = cache_folder() / "costs.json"
     shapes = {name: shape(one.model, one.label, one.rows, file, clock) for name, one in probed.items()}
-    return _controller(drafters, shapes)
-
-
-def _controller(drafters: Mapping[str, Drafter], shapes: Mapping[str, Shape]) -> Controller:
-    """Give the controller; what was not measured begins with a guess."""
-    target = Cost(shapes.get("target", Shape.prior()))
+    target = Cost(shapes.get("target", Shape.prior()))  # what was not measured begins with a guess
     costs = {name: Cost(shapes.get(name, Shape.reading()), beside=target) for name in drafters}
+    greet([(one.model, {"target": target, **costs}[name]) for name, one in probed.items()], clock)
     return Controller(target, {name: Helper(cost, GUESSED_ACCEPTANCE[name]) for name, cost in costs.items()})

@@ -2,12 +2,12 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from soothsay.model.base import Feed, Model
-from soothsay.schedule.cost import Probe, Shape, load, save
+from soothsay.schedule.cost import Cost, Probe, Shape, load, save
 
 KERNELS = 3
 """To be raised when the native code is made faster: shapes measured before it are then measured anew."""
@@ -16,6 +16,7 @@ TARGET_ROWS = (1, 2, 3, 5, 8, 16)
 DRAFT_ROWS = (1, 2, 8, 24)
 CONTEXT_TOKENS = 32
 ROUNDS = 4
+GREETINGS = 3
 
 
 def shape(model: Model, name: str, rows: tuple[int, ...], path: Path, clock: Callable[[], float]) -> Shape:
@@ -49,3 +50,22 @@ def probes(model: Model, rows: tuple[int, ...], clock: Callable[[], float]) -> I
                 model.truncate(slot, held)
     finally:
         model.close(slot)
+
+
+def greet(models: Sequence[tuple[Model, Cost]], clock: Callable[[], float]) -> None:
+    """Tell costs how fast the machine is now, by a few one-row passes of the models in turn.
+
+    Shapes that were kept may have met different machines, a busy one and an idle one: what they say of a draft model
+    beside its target is then wrong until many drafts have told otherwise.
+    """
+    slots = [model.open() for model, _ in models]
+    try:
+        for turn in range(GREETINGS + 1):
+            for (model, cost), slot in zip(models, slots, strict=True):
+                begun = clock()
+                model.forward([Feed(slot, [0], rows=1)])
+                if turn > 0:  # the first round only warms up
+                    cost.observe(1, turn, clock() - begun)
+    finally:
+        for (model, _), slot in zip(models, slots, strict=True):
+            model.close(slot)
