@@ -125,5 +125,6 @@ def _policy(
     shapes = {name: shape(one.model, one.label, one.rows, file, clock) for name, one in probed.items()}
     target = Cost(shapes.get("target", Shape.prior()))  # what was not measured begins with a guess
     costs = {name: Cost(shapes.get(name, Shape.reading()), beside=target) for name in drafters}
-    greet([(one.model, {"target": target, **costs}[name]) for name, one in probed.items()], clock)
+    if "model" in probed:
+        greet([(probed["target"].model, target), (probed["model"].model, costs["model"])], clock)
     return Controller(target, {name: Helper(cost, GUESSED_ACCEPTANCE[name]) for name, cost in costs.items()})

@@ -1,4 +1,4 @@
-"""What passes of a model cost on this machine: a second of paired probes, the first time only."""
+"""What passes of a model cost on this machine: probes the first time, and a few passes of each pair at its start."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ from pathlib import Path
 from soothsay.model.base import Feed, Model
 from soothsay.schedule.cost import Cost, Probe, Shape, load, save
 
-KERNELS = 3
+KERNELS = 4
 """To be raised when the native code is made faster: shapes measured before it are then measured anew."""
 
 TARGET_ROWS = (1, 2, 3, 5, 8, 16)
@@ -53,7 +53,7 @@ def probes(model: Model, rows: tuple[int, ...], clock: Callable[[], float]) -> I
 
 
 def greet(models: Sequence[tuple[Model, Cost]], clock: Callable[[], float]) -> None:
-    """Tell costs how fast the machine is now, by a few one-row passes of the models in turn.
+    """Tell the costs of a target and its draft model how fast the machine is now, by a few one-row passes in turn.
 
     Shapes that were kept may have met different machines, a busy one and an idle one: what they say of a draft model
     beside its target is then wrong until many drafts have told otherwise.
