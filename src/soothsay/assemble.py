@@ -63,14 +63,14 @@ def assemble(
     if not isinstance(model, str | Path):
         if threads is not None:
             raise OptionError("threads is an option of models that are loaded by name; this one is already built")
-        drafters = _without_file(draft)
+        drafters = _without_file(draft, gamma)
         return Parts(model, None, drafters, _policy(gamma, drafters, {}, clock))
     loader = Loader(threads)
     target = loader.target(model)
     label = f"{target.path.name} on {threads or 'all'} threads"
     probed = {"target": _Probed(target.model, label, TARGET_ROWS)}
     if name is None:
-        drafters = _without_file(draft)
+        drafters = _without_file(draft, gamma)
     else:
         light = loader.draft_model(name, target, requantise=requantise)
         drafters = _by_model(light, target.model.vocab_size, top_k, gamma)
@@ -101,17 +101,22 @@ def _draft_name(model: Name | Model, draft: Name | Drafter) -> Name | None:
     raise OptionError(f"draft is {str(draft)!r}; for a model object it must be {legal}")
 
 
-def _without_file(draft: Name | Drafter) -> dict[str, Drafter]:
+def _without_file(draft: Name | Drafter, gamma: Gamma) -> dict[str, Drafter]:
     """Give the drafter that a draft without a file stands for, if any."""
     if not isinstance(draft, str | Path):
         return {"object": draft}
-    return {} if draft == "none" else {"ngram": NgramDrafter()}
+    return {} if draft == "none" else {"ngram": _ngram(gamma)}
 
 
 def _by_model(model: Model, vocab_size: int, top_k: int | None, gamma: Gamma) -> dict[str, Drafter]:
     """Under the controller the n-gram drafter, next to free, stands by."""
     drafter = ModelDrafter(model, vocab_size, top_k)
-    return {"model": drafter} if gamma != "auto" else {"ngram": NgramDrafter(), "model": drafter}
+    return {"model": drafter} if gamma != "auto" else {"ngram": _ngram(gamma), "model": drafter}
+
+
+def _ngram(gamma: Gamma) -> NgramDrafter:
+    """The controller knows what a match of one token is worth; a fixed gamma would draft from every one of them."""
+    return NgramDrafter(min_match=1) if gamma == "auto" else NgramDrafter()
 
 
 def _policy(
