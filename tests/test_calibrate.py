@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from soothsay import calibrate
-from soothsay.calibrate import CONTEXT_TOKENS, GREETINGS, ROUNDS, greet, probes, shape
+from soothsay.calibrate import CONTEXT_TOKENS, GREETINGS, ROUNDS, Guest, greet, probes, shape
 from soothsay.model.base import Feed, Logits
 from soothsay.schedule.cost import Cost, Probe, Shape
 from tests.engines import SpyModel
@@ -90,8 +90,23 @@ def test_shapes_from_different_machines_are_put_right_by_greeting() -> None:
     target = Cost(Shape((4.0, 1.0, 0.0, 0.0, 0.0), rounds=4))
     draft = Cost(Shape((1.0, 0.25, 0.0, 0.0, 0.0), rounds=4), beside=target)
     assert draft.pass_seconds(1, 0) / target.pass_seconds(1, 0) == pytest.approx(0.25)
-    greet([(model, target), (model, draft)], model.clock)
+    greet([Guest(model, target, 5), Guest(model, draft, 8)], model.clock)
     assert target.pass_seconds(1, 0) == pytest.approx(1)
     assert draft.pass_seconds(1, 0) == pytest.approx(1)
-    assert len(model.passes) == 9 + 2 * (GREETINGS + 1)
+    assert len(model.passes) == 9 + 4 * (GREETINGS + 1)
     assert model.open_slots == 0
+
+
+def test_a_shape_whose_wide_passes_met_a_busy_machine_is_put_right_by_greeting() -> None:
+    """One row waits for the memory, many for the second core that was taken: so a draft model would hardly read."""
+    model = TimedModel()
+    model.passes = [[]] * 9  # it is warm
+    cost = Cost(Shape((1.0, 0.6, 0.3, 0.0, 0.0), effects=(1.0, 1.0, 1.1), extra=0.1, rounds=4))
+    greet([Guest(model, cost, 24)], model.clock)
+    assert cost.pass_seconds(24, 0) == pytest.approx(1 + 0.25 * 23)
+
+
+def test_a_model_with_little_context_is_greeted_within_it() -> None:
+    model = TimedModel(max_length=10)
+    greet([Guest(model, Cost(Shape.prior()), 24)], model.clock)
+    assert max(len(feed.tokens) for (feed,) in model.passes) == 10

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from soothsay.calibrate import DRAFT_ROWS, TARGET_ROWS, greet, shape
+from soothsay.calibrate import DRAFT_ROWS, READ_ROWS, TARGET_ROWS, VERIFIED_ROWS, Guest, greet, shape
 from soothsay.draft.base import Drafter
 from soothsay.draft.model import ModelDrafter
 from soothsay.draft.ngram import NgramDrafter
@@ -131,5 +131,6 @@ def _policy(
     target = Cost(shapes.get("target", Shape.prior()))  # what was not measured begins with a guess
     costs = {name: Cost(shapes.get(name, Shape.reading()), beside=target) for name in drafters}
     if "model" in probed:
-        greet([(probed["target"].model, target), (probed["model"].model, costs["model"])], clock)
+        pair = (("target", target, VERIFIED_ROWS), ("model", costs["model"], READ_ROWS))
+        greet([Guest(probed[name].model, cost, rows) for name, cost, rows in pair], clock)
     return Controller(target, {name: Helper(cost, GUESSED_ACCEPTANCE[name]) for name, cost in costs.items()})

@@ -2,9 +2,12 @@
 
 import os
 import platform
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from soothsay.model.base import Feed, Model
 from soothsay.schedule.cost import Cost, Probe, Shape, load, save
@@ -17,6 +20,8 @@ DRAFT_ROWS = (1, 2, 8, 24)
 CONTEXT_TOKENS = 32
 ROUNDS = 4
 GREETINGS = 3
+VERIFIED_ROWS, READ_ROWS = 5, 24
+"""Of a usual draft's verification, and of a draft model's first reading."""
 
 
 def shape(model: Model, name: str, rows: tuple[int, ...], path: Path, clock: Callable[[], float]) -> Shape:
@@ -52,20 +57,45 @@ def probes(model: Model, rows: tuple[int, ...], clock: Callable[[], float]) -> I
         model.close(slot)
 
 
-def greet(models: Sequence[tuple[Model, Cost]], clock: Callable[[], float]) -> None:
-    """Tell the costs of a target and its draft model how fast the machine is now, by a few one-row passes in turn.
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A model to be greeted: its cost, and the rows of the wide passes that are usual for it."""
+
+    model: Model
+    cost: Cost
+    usual_rows: int
+
+    @property
+    def rows(self) -> int:
+        """As many as its context takes."""
+        return min(self.usual_rows, self.model.max_length)
+
+
+def greet(guests: Sequence[Guest], clock: Callable[[], float]) -> None:
+    """Tell the costs of a target and its draft model how fast the machine is now, by a few passes of each in turn.
 
     Shapes that were kept may have met different machines, a busy one and an idle one: what they say of a draft model
-    beside its target is then wrong until many drafts have told otherwise.
+    beside its target, or of wide passes beside narrow ones, is then wrong until many drafts have told otherwise.
     """
-    slots = [model.open() for model, _ in models]
-    try:
-        for turn in range(GREETINGS + 1):
-            for (model, cost), slot in zip(models, slots, strict=True):
-                begun = clock()
-                model.forward([Feed(slot, [0], rows=1)])
+    times = defaultdict[tuple[int, int], list[float]](list)
+    for turn in range(GREETINGS + 1):
+        for place, guest in enumerate(guests):
+            for rows in (1, guest.rows):
+                seconds = _seconds(guest.model, rows, clock)
                 if turn > 0:  # the first round only warms up
-                    cost.observe(1, turn, clock() - begun)
+                    times[place, rows].append(seconds)
+    for place, guest in enumerate(guests):
+        ratio = median(times[place, guest.rows]) / median(times[place, 1])
+        guest.cost.shape = guest.cost.shape.widened(guest.rows, ratio)
+        for seconds in times[place, 1]:
+            guest.cost.observe(1, 0, seconds)
+
+
+def _seconds(model: Model, rows: int, clock: Callable[[], float]) -> float:
+    slot = model.open()
+    try:
+        begun = clock()
+        model.forward([Feed(slot, [0] * rows, rows=1)])
+        return clock() - begun
     finally:
-        for (model, _), slot in zip(models, slots, strict=True):
-            model.close(slot)
+        model.close(slot)

@@ -109,6 +109,17 @@ class Shape:
         effect = effects[rows] if rows < len(effects) else effects[-1]
         return (first + further + attention) * effect
 
+    def widened(self, rows: int, ratio: float) -> Self:
+        """Give the shape whose pass of `rows` takes `ratio` times a one-row pass: all further rows scaled alike."""
+        first, row, beyond, *attention = self.coefficients
+        one = replace(self, coefficients=(first, 0.0, 0.0, *attention), extra=0.0)
+        further = self.seconds(rows, 0) - one.seconds(rows, 0)
+        if further <= 0:
+            return self
+        scale = max(0.0, ratio * self.seconds(1, 0) - one.seconds(rows, 0)) / further
+        extra = min(1.0, max(-1.0, scale * self.extra))
+        return replace(self, coefficients=(first, scale * row, scale * beyond, *attention), extra=extra)
+
 
 class Cost:
     """Seconds of the passes of one model, now.
