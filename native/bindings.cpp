@@ -305,7 +305,7 @@ NB_MODULE(_native, m) {
         .def("__init__", [](BoundDecoder* self, Runtime& runtime, long vocab_size, long max_length, long width, long heads, long kv_heads,
                             long head_width, long feed_forward_width, float norm_epsilon, bool rope_interleaved,
                             const std::vector<double>& rope_frequencies, int embedding_kind, Bytes embedding, const std::vector<Layer>& layers,
-                            const std::vector<float>& output_norm, const Linear& output) {
+                            const std::vector<float>& output_norm, const Linear& output, const BoundDecoder* beside) {
             if (embedding.nbytes() != vocab_size * file_row_bytes(Kind(embedding_kind), width))
                 throw std::invalid_argument("the bytes given are not those of the embedding");
             if (head_width % TILE != 0 || heads % kv_heads != 0 || layers.empty())
@@ -313,12 +313,13 @@ NB_MODULE(_native, m) {
             const Shape shape{vocab_size, max_length, width, heads, kv_heads, head_width, feed_forward_width, norm_epsilon,
                               2 * long(rope_frequencies.size()), rope_interleaved, rope_frequencies};
             auto decoder = std::make_unique<Decoder>(runtime.team, *runtime.kernels, shape, Embedding{Kind(embedding_kind), embedding.data()},
-                                                     layers, vector_of(output_norm), output);
+                                                     layers, vector_of(output_norm), output,
+                                                     beside ? beside->decoder->cache() : nullptr);
             new (self) BoundDecoder{shape, std::move(embedding), std::move(decoder)};
         }, nb::arg("runtime"), nb::kw_only(), nb::arg("vocab_size"), nb::arg("max_length"), nb::arg("width"), nb::arg("heads"),
            nb::arg("kv_heads"), nb::arg("head_width"), nb::arg("feed_forward_width"), nb::arg("norm_epsilon"), nb::arg("rope_interleaved"),
            nb::arg("rope_frequencies"), nb::arg("embedding_kind"), nb::arg("embedding"), nb::arg("layers"), nb::arg("output_norm"),
-           nb::arg("output"))
+           nb::arg("output"), nb::arg("beside").none() = nullptr)
         .def("open", [](BoundDecoder& d) { return d.decoder->open(); }, Released())
         .def("fork", [](BoundDecoder& d, int slot) { return d.decoder->fork(slot); }, nb::arg("slot"), Released())
         .def("length", [](BoundDecoder& d, int slot) { return d.decoder->length(slot); }, nb::arg("slot"), Released())

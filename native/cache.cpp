@@ -10,6 +10,10 @@ namespace soothsay {
 Cache::Cache(long layers, long kv_heads, long head_width, long max_length)
     : layers_(layers), kv_heads_(kv_heads), head_width_(head_width), max_length_(max_length) {}
 
+bool Cache::holds(long layers, long kv_heads, long head_width, long max_length) const {
+    return layers == layers_ && kv_heads == kv_heads_ && head_width == head_width_ && max_length == max_length_;
+}
+
 Cache::Slot& Cache::at(int slot) { return const_cast<Slot&>(std::as_const(*this).at(slot)); }
 
 const Cache::Slot& Cache::at(int slot) const {

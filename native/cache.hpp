@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <unordered_map>
 #include <vector>
@@ -17,6 +18,9 @@ struct NoSuchSlot : std::out_of_range {
 class Cache {
   public:
     Cache(long layers, long kv_heads, long head_width, long max_length);
+    bool holds(long layers, long kv_heads, long head_width, long max_length) const;
+
+    std::mutex mutex;  // held by whoever calls: one pass at a time, and slots are not touched during one
 
     int open();
     int fork(int slot);

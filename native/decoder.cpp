@@ -127,7 +127,7 @@ class Pass {
             for (long l = 0; l < long(d_.layers_.size()); l++)
                 for (long h = 0; h < s_.kv_heads; h++) {
                     page_at_.push_back(pages_.size());
-                    d_.cache_.pages(rows_[run.first].slot, l, h, pages_);
+                    d_.cache_->pages(rows_[run.first].slot, l, h, pages_);
                 }
     }
 
@@ -200,7 +200,7 @@ class Pass {
         k_.scale(w_.query.row(r), 1.0f / std::sqrt(float(s_.head_width)), w_.query.width());
         const long block = rows_[r].position / BLOCK_TOKENS, offset = rows_[r].position % BLOCK_TOKENS;
         for (long h = 0; h < s_.kv_heads; h++) {
-            uint16_t* page = d_.cache_.page(rows_[r].slot, block, l, h);
+            uint16_t* page = d_.cache_->page(rows_[r].slot, block, l, h);
             k_.store_key(page + offset, w_.key.row(r) + h * s_.head_width, s_.head_width);
             k_.store_value(page + (BLOCK_TOKENS + offset) * s_.head_width, w_.value.row(r) + h * s_.head_width, s_.head_width);
         }
@@ -290,25 +290,28 @@ class Pass {
 };
 
 Decoder::Decoder(std::shared_ptr<Team> team, const Kernels& kernels, Shape shape, Embedding embedding, std::vector<Layer> layers,
-                 Vector output_norm, Linear output)
+                 Vector output_norm, Linear output, std::shared_ptr<Cache> cache)
     : team_(std::move(team)), kernels_(kernels), shape_(std::move(shape)), embedding_(embedding), layers_(std::move(layers)),
       output_norm_(std::move(output_norm)), output_(std::move(output)),
-      cache_(long(layers_.size()), shape_.kv_heads, shape_.head_width, shape_.max_length),
-      scratch_(std::make_unique<Scratch>(shape_, team_->size())) {}
+      cache_(std::move(cache)), scratch_(std::make_unique<Scratch>(shape_, team_->size())) {
+    if (!cache_) cache_ = std::make_shared<Cache>(long(layers_.size()), shape_.kv_heads, shape_.head_width, shape_.max_length);
+    if (!cache_->holds(long(layers_.size()), shape_.kv_heads, shape_.head_width, shape_.max_length))
+        throw std::invalid_argument("the other decoder's cache has another shape");
+}
 
 Decoder::~Decoder() = default;
 
-int Decoder::open() { const std::lock_guard lock(mutex_); return cache_.open(); }
-int Decoder::fork(int slot) { const std::lock_guard lock(mutex_); return cache_.fork(slot); }
-long Decoder::length(int slot) { const std::lock_guard lock(mutex_); return cache_.length(slot); }
-void Decoder::truncate(int slot, long length) { const std::lock_guard lock(mutex_); cache_.truncate(slot, length); }
-void Decoder::close(int slot) { const std::lock_guard lock(mutex_); cache_.close(slot); }
-size_t Decoder::cache_bytes() { const std::lock_guard lock(mutex_); return cache_.bytes(); }
+int Decoder::open() { const std::lock_guard lock(cache_->mutex); return cache_->open(); }
+int Decoder::fork(int slot) { const std::lock_guard lock(cache_->mutex); return cache_->fork(slot); }
+long Decoder::length(int slot) { const std::lock_guard lock(cache_->mutex); return cache_->length(slot); }
+void Decoder::truncate(int slot, long length) { const std::lock_guard lock(cache_->mutex); cache_->truncate(slot, length); }
+void Decoder::close(int slot) { const std::lock_guard lock(cache_->mutex); cache_->close(slot); }
+size_t Decoder::cache_bytes() { const std::lock_guard lock(cache_->mutex); return cache_->bytes(); }
 
 void Decoder::check(const std::vector<Feed>& feeds) const {
     std::set<int> slots;
     for (const Feed& feed : feeds) {
-        if (cache_.length(feed.slot) + long(feed.tokens.size()) > shape_.max_length) throw std::length_error("a slot would grow past the context length");
+        if (cache_->length(feed.slot) + long(feed.tokens.size()) > shape_.max_length) throw std::length_error("a slot would grow past the context length");
         if (!slots.insert(feed.slot).second) throw std::invalid_argument("a slot occurs in two feeds");
         if (feed.rows < 0 || feed.rows > long(feed.tokens.size())) throw std::invalid_argument("rows must be between 0 and the tokens fed");
         for (const int32_t token : feed.tokens)
@@ -317,7 +320,7 @@ void Decoder::check(const std::vector<Feed>& feeds) const {
 }
 
 void Decoder::forward(const std::vector<Feed>& feeds, long columns, float* logits) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(cache_->mutex);
     check(feeds);
     std::vector<Row> rows;
     const auto pass = [&] {
@@ -326,9 +329,9 @@ void Decoder::forward(const std::vector<Feed>& feeds, long columns, float* logit
         team_->run([&](int thread) { piece.run(thread); });
         rows.clear();
     };
-    for (const Feed& feed : feeds) cache_.reserve(feed.slot, long(feed.tokens.size()));
+    for (const Feed& feed : feeds) cache_->reserve(feed.slot, long(feed.tokens.size()));
     for (size_t f = 0; f < feeds.size(); f++) {
-        const long start = cache_.length(feeds[f].slot), n = long(feeds[f].tokens.size());
+        const long start = cache_->length(feeds[f].slot), n = long(feeds[f].tokens.size());
         for (long i = 0; i < n; i++) {
             const bool wanted = i >= n - feeds[f].rows;
             rows.push_back({int(f), feeds[f].slot, start + i, feeds[f].tokens[i], wanted ? logits : nullptr});
@@ -337,7 +340,7 @@ void Decoder::forward(const std::vector<Feed>& feeds, long columns, float* logit
         }
     }
     pass();
-    for (const Feed& feed : feeds) cache_.advance(feed.slot, long(feed.tokens.size()));
+    for (const Feed& feed : feeds) cache_->advance(feed.slot, long(feed.tokens.size()));
 }
 
 }  // namespace soothsay

@@ -1,7 +1,6 @@
 // A decoder's weights, and one whole pass over rows of many sequences.
 #pragma once
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "cache.hpp"
@@ -46,8 +45,10 @@ struct Feed {
 
 class Decoder {
   public:
+    // With another decoder's `cache` the slots are its own too: lighter weights of one model may go on from what the heavier
+    // ones have read. Throws when the shapes differ.
     Decoder(std::shared_ptr<Team> team, const Kernels& kernels, Shape shape, Embedding embedding, std::vector<Layer> layers,
-            Vector output_norm, Linear output);
+            Vector output_norm, Linear output, std::shared_ptr<Cache> cache = nullptr);
     ~Decoder();
 
     int open();
@@ -56,6 +57,7 @@ class Decoder {
     void truncate(int slot, long length);
     void close(int slot);
     size_t cache_bytes();
+    const std::shared_ptr<Cache>& cache() const { return cache_; }
 
     // Appends the feeds' tokens; writes [sum of rows, columns] logits, of the tokens of lowest id. Nothing is appended when
     // it throws.
@@ -74,9 +76,8 @@ class Decoder {
     const std::vector<Layer> layers_;
     const Vector output_norm_;
     const Linear output_;
-    Cache cache_;
+    std::shared_ptr<Cache> cache_;
     std::unique_ptr<Scratch> scratch_;
-    std::mutex mutex_;  // one pass at a time; slots are not touched during one
 };
 
 }  // namespace soothsay

@@ -9,6 +9,7 @@ from soothsay.calibrate import DRAFT_ROWS, READ_ROWS, TARGET_ROWS, VERIFIED_ROWS
 from soothsay.draft.base import Drafter
 from soothsay.draft.model import ModelDrafter
 from soothsay.draft.ngram import NgramDrafter
+from soothsay.draft.own import SelfDrafter
 from soothsay.errors import OptionError
 from soothsay.hub import cache_folder, draft_partner
 from soothsay.load import Loaded, Loader
@@ -73,7 +74,8 @@ def assemble(
         drafters = _without_file(draft, gamma)
     else:
         light = loader.draft_model(name, target, requantise=requantise)
-        drafters = _by_model(light, target.model.vocab_size, top_k, gamma)
+        kind = SelfDrafter if name == "self" else ModelDrafter
+        drafters = _by_model(kind(light, target.model.vocab_size, top_k), gamma)
         label = f"{Path(name).name} {'made light' if requantise else 'as it is'} for {label}"
         probed["model"] = _Probed(light, label, DRAFT_ROWS)
     return Parts(target.model, target, drafters, _policy(gamma, drafters, probed, clock))
@@ -108,9 +110,8 @@ def _without_file(draft: Name | Drafter, gamma: Gamma) -> dict[str, Drafter]:
     return {} if draft == "none" else {"ngram": _ngram(gamma)}
 
 
-def _by_model(model: Model, vocab_size: int, top_k: int | None, gamma: Gamma) -> dict[str, Drafter]:
+def _by_model(drafter: ModelDrafter, gamma: Gamma) -> dict[str, Drafter]:
     """Under the controller the n-gram drafter, next to free, stands by."""
-    drafter = ModelDrafter(model, vocab_size, top_k)
     return {"model": drafter} if gamma != "auto" else {"ngram": _ngram(gamma), "model": drafter}
 
 

@@ -97,6 +97,7 @@ def _ask(request: Request, choice: Choice) -> Ask:
         request.verifier.drafting(len(request.context)),
         choice.window,
         choice.patience,
+        request.slot,
     )
 
 

@@ -172,3 +172,27 @@ def test_infinities_that_were_rejected_do_not_leak(checkpoint: Checkpoint, isa: 
             assert same_bits(read(model, each, tokens[length : length + 36], chunk), expected[length : length + 36])
         model.close(slot)
         model.close(branch)
+
+
+# --- One cache for two models
+
+
+def test_a_model_goes_on_from_what_another_of_its_shape_has_read(checkpoint: Checkpoint, model: NativeModel) -> None:
+    """With the same weights to the bit; and what it adds to a fork the other one never sees."""
+    light = NativeModel(describe_recipe(checkpoint, RECIPE), model.runtime, beside=model)
+    expected = alone(model, TOKENS)
+    trunk = model.open()
+    fill(model, trunk, 33)
+    branch = light.fork(trunk)
+    assert same_bits(read(light, branch, TOKENS[33:36]), expected[33:36])
+    light.forward([Feed(branch, TOKENS[:5], 0)])  # something else, into the same block of 32
+    assert same_bits(read(model, trunk, TOKENS[33:]), expected[33:])
+    light.close(branch)
+    with pytest.raises(KeyError):
+        model.length(branch)
+
+
+def test_a_model_of_another_shape_has_no_use_for_the_cache(checkpoint: Checkpoint) -> None:
+    other = load(checkpoint, replace(RECIPE, kv_heads=3))
+    with pytest.raises(ValueError, match="the other decoder's cache has another shape"):
+        NativeModel(describe_recipe(checkpoint, RECIPE), other.runtime, beside=other)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol, runtime_checkable
 
+from soothsay.model.base import Slot
 from soothsay.patience import ENDLESS, Patience
 from soothsay.sampling import Law, Sampling
 
@@ -29,7 +30,8 @@ class Ask:
 
     `draw(law, position)` is the only source of chance: it draws the token at an absolute position from a law.
     Of a lag beyond `window` only so many tokens are read, the latest ones (None: all). `patience` says when a further
-    token is not worth its time.
+    token is not worth its time. In `slot` the target itself holds the context but for its last token; a drafter on the
+    target's own cache may fork it, and feeds the fork alone.
     """
 
     reader: Reader
@@ -39,6 +41,7 @@ class Ask:
     draw: Callable[[Law, int], int]
     window: int | None = None
     patience: Patience = ENDLESS
+    slot: Slot | None = None
 
 
 @dataclass(frozen=True, slots=True)

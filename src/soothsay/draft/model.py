@@ -25,7 +25,7 @@ SHOWN = Sampling(temperature=1.0)
 
 
 @dataclass(slots=True)
-class _Place:
+class Place:
     """Where one sequence stands in the draft model.
 
     The slot holds context[start:known], then `guesses`: its own drafts, which the context may or may not have taken up.
@@ -44,14 +44,14 @@ class _Place:
 
 
 @dataclass(slots=True)
-class _Work:
+class Work:
     """One ask on its way to a draft of up to `wanted` tokens.
 
     `unread` is what the model must see before the next one; `survival` the chance that all so far are accepted.
     """
 
     ask: Ask
-    place: _Place
+    place: Place
     wanted: int
     unread: Sequence[int]
     tokens: list[int] = field(default_factory=list)
@@ -83,7 +83,7 @@ class ModelDrafter:
         self._model = model
         self._vocab_size = min(model.vocab_size, target_vocab_size)
         self._top_k = top_k
-        self._places: dict[Reader, _Place] = {}
+        self._places: dict[Reader, Place] = {}
         self._readers = count()
 
     @property
@@ -93,7 +93,7 @@ class ModelDrafter:
 
     def open(self) -> Reader:
         reader = Reader(next(self._readers))
-        self._places[reader] = _Place(self._model.open())
+        self._places[reader] = Place(self._model.open())
         return reader
 
     def close(self, reader: Reader) -> None:
@@ -107,20 +107,22 @@ class ModelDrafter:
         return Outlook(lag_tokens=len(context) - place.held(context) - 1)
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
-        works = [self._begin(ask) for ask in asks]
+        return self._drafts([self._begin(ask) for ask in asks])
+
+    def _drafts(self, works: Sequence[Work]) -> list[Draft]:
         while active := [work for work in works if not work.ended]:
             feeds = [self._feed(work) for work in active]
             for work, feed, logits in zip(active, feeds, self._model.forward(feeds), strict=True):
                 self._advance(work, feed, logits)
         return [_draft(work) for work in works]
 
-    def _begin(self, ask: Ask) -> _Work:
+    def _begin(self, ask: Ask) -> Work:
         place, room = self._places[ask.reader], self._model.max_length - len(ask.context) + 1
         wanted = 0 if place.foreign else min(ask.gamma, room)
         unread = self._catch_up(place, ask) if wanted > 0 else ()
-        return _Work(ask, place, 0 if place.foreign else wanted, unread)
+        return Work(ask, place, 0 if place.foreign else wanted, unread)
 
-    def _catch_up(self, place: _Place, ask: Ask) -> Sequence[int]:
+    def _catch_up(self, place: Place, ask: Ask) -> Sequence[int]:
         """Roll back the guesses that the context did not take up; give what it has beyond, the last token at least."""
         place.known = place.held(ask.context)
         place.guesses = []
@@ -131,13 +133,13 @@ class ModelDrafter:
         place.foreign = max(unread) >= self._model.vocab_size
         return unread
 
-    def _feed(self, work: _Work) -> Feed:
+    def _feed(self, work: Work) -> Feed:
         """Give the next bounded chunk of what is unread, with logits when it is the last one."""
         chunk = work.unread[:CHUNK_TOKENS]
         columns = None if self._top_k is None else _columns(work.ask.context)
         return Feed(work.place.slot, chunk, int(len(chunk) == len(work.unread)), columns)
 
-    def _advance(self, work: _Work, feed: Feed, logits: Logits) -> None:
+    def _advance(self, work: Work, feed: Feed, logits: Logits) -> None:
         """Note what the model has read, and draw the next token once it has read all."""
         if work.tokens:
             work.place.guesses.extend(feed.tokens)
@@ -147,7 +149,7 @@ class ModelDrafter:
         if feed.rows:
             self._draw(work, logits)
 
-    def _draw(self, work: _Work, logits: Logits) -> None:
+    def _draw(self, work: Work, logits: Logits) -> None:
         row, ask = logits[0, : self._vocab_size], work.ask
         drawn_from = law(row, ask.sampling, limit=self._top_k)
         token = ask.draw(drawn_from, len(ask.context) + len(work.tokens))
@@ -166,7 +168,7 @@ def _columns(context: Sequence[int]) -> int | None:
     return COMMON_TOKENS if rare <= RARE_TOKENS else None
 
 
-def _draft(work: _Work) -> Draft:
+def _draft(work: Work) -> Draft:
     laws = None if work.ask.sampling.temperature == 0 else tuple(work.laws)
     return Draft(tuple(work.tokens), laws, tuple(work.confidences))
 

@@ -60,9 +60,12 @@ class Work:
 
 
 class NativeModel:
-    """A decoder packed for this machine's kernels, with its paged key/value cache."""
+    """A decoder packed for this machine's kernels, with its paged key/value cache.
 
-    def __init__(self, decoder: Decoder, runtime: "_native.Runtime") -> None:
+    `beside` another model of the same shape it shares that one's cache: the slots of both are the same.
+    """
+
+    def __init__(self, decoder: Decoder, runtime: "_native.Runtime", beside: "NativeModel | None" = None) -> None:
         """Pack every matrix once; raises Unsupported for a shape that the kernels cannot run."""
         if decoder.head_width % HEAD_WIDTH_STEP:
             raise Unsupported(f"heads are {decoder.head_width} wide; the kernels take multiples of {HEAD_WIDTH_STEP}")
@@ -70,7 +73,7 @@ class NativeModel:
         self.max_length = decoder.max_length
         self.runtime = runtime
         packer = _Packer(runtime)
-        self._native = packer.decoder(decoder)
+        self._native: "_native.Decoder" = packer.decoder(decoder, beside._native if beside is not None else None)
         token_numbers = 2 * len(decoder.layers) * decoder.kv_heads * decoder.head_width
         self.work = Work(packer.products, packer.weight_bytes, token_numbers * CACHE_NUMBER_BYTES)
 
@@ -107,7 +110,7 @@ class _Packer:
         self.products = 0
         self.weight_bytes = 0
 
-    def decoder(self, d: Decoder) -> "_native.Decoder":
+    def decoder(self, d: Decoder, beside: "_native.Decoder | None") -> "_native.Decoder":
         return _native.Decoder(
             self._runtime,
             vocab_size=d.vocab_size,
@@ -125,6 +128,7 @@ class _Packer:
             layers=[self._layer(layer) for layer in d.layers],
             output_norm=_floats(d.output_norm),
             output=self._linear(d.output),
+            beside=beside,
         )
 
     def _layer(self, layer: Layer) -> "_native.Layer":
