@@ -2,8 +2,8 @@
 
 Usage: python -m bench.overhead [--model MODEL] [--max-tokens 128] [--repetitions 20]
 
-The loop feeds the model the likeliest token and does nothing else: no text, no options. Both answer the same prompt over
-the same weights in turn, and give the same tokens.
+The loop feeds the model the likeliest token and does nothing else: no text, no options. Both answer the same prompt
+over the same weights in turn, and give the same tokens.
 """
 
 import argparse

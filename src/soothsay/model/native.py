@@ -73,7 +73,7 @@ class NativeModel:
         self.max_length = decoder.max_length
         self.runtime = runtime
         packer = _Packer(runtime)
-        self._native: "_native.Decoder" = packer.decoder(decoder, beside._native if beside is not None else None)
+        self._native: _native.Decoder = packer.decoder(decoder, beside._native if beside is not None else None)
         token_numbers = 2 * len(decoder.layers) * decoder.kv_heads * decoder.head_width
         self.work = Work(packer.products, packer.weight_bytes, token_numbers * CACHE_NUMBER_BYTES)
 
