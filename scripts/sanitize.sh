@@ -26,4 +26,4 @@ CHECK
 exec "$python" -m pytest -p no:cacheprovider --capture=sys \
   -k "not (test_native_bits and portable) or 7to1" "$@" \
   tests/model/test_kernels.py tests/model/test_native.py tests/model/test_native_bits.py tests/model/test_cache.py \
-  tests/model/test_requantise.py tests/test_native_sampling.py
+  tests/model/test_requantise.py tests/sampling/test_native_laws.py

@@ -12,7 +12,7 @@ from soothsay.cli import app
 from soothsay.hub import MODELS, cached
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "CONTRIBUTING.md", "docs/map.md", "bench/README.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "docs/map.md", "docs/sampling.md", "bench/README.md"]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -21,10 +21,11 @@ def blocks(page: str, language: str) -> list[str]:
 
 @pytest.mark.skipif(cached(MODELS["smollm2-135m"]) is None, reason="the small model is not in the cache")
 @pytest.mark.skipif(find_spec("soothsay._native") is None, reason="the native runtime is not built")
-def test_python_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/sampling.md"])
+def test_python_examples_run(capsys: pytest.CaptureFixture[str], page: str) -> None:
     names: dict[str, object] = {}
-    for block in blocks("README.md", "python"):
-        exec(compile(block, "README.md", "exec"), names)
+    for block in blocks(page, "python"):
+        exec(compile(block, page, "exec"), names)
     assert len(capsys.readouterr().out) > 100
 
 

@@ -83,6 +83,7 @@ def request(context: list[int], readers: Mapping[str, Reader], emitted: int = 0)
         prompt_tokens=len(context) - emitted,
         max_tokens=20,
         sampling=Sampling(seed=len(context)),
+        adjust=None,
         seed=0,
         verifier=verifier(Rule.COUPLED, Noise(0)),
         slot=Slot(0),

@@ -9,7 +9,7 @@ print(engine.generate("Why is the sky blue?", Sampling(max_tokens=64)).text)
 import importlib
 import typing
 
-from soothsay.completion import Completion, Piece, Stats
+from soothsay.completion import Completion, Piece, Stats, TokenLogprob
 from soothsay.errors import (
     ContextFull,
     DraftMismatch,
@@ -18,6 +18,7 @@ from soothsay.errors import (
     ModelError,
     ModelNotFound,
     OptionError,
+    ProcessorError,
     PromptError,
     PromptTooLong,
     SoothsayError,
@@ -50,11 +51,13 @@ __all__ = [
     "ModelNotFound",
     "OptionError",
     "Piece",
+    "ProcessorError",
     "PromptError",
     "PromptTooLong",
     "Sampling",
     "SoothsayError",
     "Stats",
     "TemplateError",
+    "TokenLogprob",
     "Unsupported",
 ]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 FinishReason = Literal["end", "stop", "length", "context"]
-"""An end-of-text token, a stop string, `max_tokens`, or the model's context length."""
+"""An end-of-text token, a stop string or token, `max_tokens`, or the model's context length."""
 
 Source = Literal["model", "draft"]
 """Whose token it was first: an accepted draft, or the target's own (a correction, a bonus, a plain step)."""
@@ -50,10 +50,20 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
-    """An answer: its text, the ids of its tokens (the end-of-text one included), why it ended, and what it cost.
+class TokenLogprob:
+    """A token's natural log-probability, and the likeliest tokens at its place with theirs, the likeliest first."""
 
-    `seed` is the one that was used; asking again with it gives the same answer.
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """An answer: its text, the ids of its tokens (the one that ended it included), why it ended, and what it cost.
+
+    `seed` and `sample` are those that were used; asking again with them gives the same answer. `logprobs`, where they
+    were asked for, has one entry a token.
     """
 
     text: str
@@ -61,6 +71,8 @@ class Completion:
     finish_reason: FinishReason
     seed: int
     stats: Stats
+    sample: int = 0
+    logprobs: tuple[TokenLogprob, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +83,4 @@ class Piece:
     token: int
     source: Source
     completion: Completion | None = None
+    logprob: TokenLogprob | None = None

@@ -5,19 +5,20 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Self, overload
 
 from soothsay.assemble import DRAFT_TOP_K, Gamma, Parts, assemble
-from soothsay.completion import Completion, Piece
+from soothsay.completion import Completion, Piece, Source
 from soothsay.draft.base import Draft, Drafter
-from soothsay.errors import ContextFull
-from soothsay.model.base import Feed, Logits, Model
+from soothsay.errors import ContextFull, OptionError, SoothsayError
+from soothsay.model.base import Feed, Logits, Model, Slot
 from soothsay.model.prefix import PrefixCache
 from soothsay.prompt import Encoder, Prompt, is_prompt
 from soothsay.record import Drafted, Record
 from soothsay.request import Request
-from soothsay.sampling import Laws, Sampling
+from soothsay.sampling import Adjustment, Laws, Sampling, logprob
 from soothsay.schedule.scheduler import Scheduler, Turn
 from soothsay.speculation import Proposal, Speculation
 from soothsay.text.stream import TextStream
@@ -134,6 +135,26 @@ class Engine:
             return self._answers([prompts], sampling, raw, system)[0]
         return self._answers(prompts, sampling, raw, system)  # type: ignore[arg-type]  # many, then
 
+    def samples(
+        self,
+        prompt: Prompt,
+        count: int,
+        sampling: Sampling = GREEDY,
+        *,
+        raw: bool = False,
+        system: str | None = None,
+    ) -> list[Completion]:
+        """Answer one prompt `count` times in one batch, each time with noise of its own; the prompt is read once.
+
+        The answers are those of one seed and of `count` samples from `sampling.sample` on. Errors as in `generate`.
+        """
+        if not isinstance(count, int) or count < 1:
+            raise OptionError(f"the number of samples is {count!r}; it must be an integer, 1 or more")
+        context = self._encoder.encode(prompt, raw=raw, system=system)
+        seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
+        branches = [replace(sampling, seed=seed, sample=sampling.sample + place) for place in range(count)]
+        return self._all(self._branches(context, branches))
+
     def stream(
         self, prompt: Prompt, sampling: Sampling = GREEDY, *, raw: bool = False, system: str | None = None
     ) -> Iterator[Piece]:
@@ -170,13 +191,21 @@ class Engine:
             self._watch(_record(rows, proposal, kept, proposed - begun, computed - proposed))
 
     def _commit(self, request: Request, draft: Draft, rows: Logits) -> _Kept:
-        """Judge the draft and emit what is kept."""
+        """Judge the draft and emit what is kept; an error that one request's options make ends that request alone."""
         start, begun = len(request.context), self._clock()
-        verdict = request.verifier.verify(Laws(rows, request.sampling), draft.tokens, draft.laws, start)
+        laws = Laws(rows, request.sampling, request.adjust, draft.tokens)
+        try:
+            verdict = request.verifier.verify(laws, draft.tokens, draft.laws, start)
+        except SoothsayError as error:
+            request.error = error
+            return _Kept(0, 0, self._clock() - begun)
         now = self._clock()
         request.spent.add(drafted=len(draft.tokens), verify_seconds=now - begun)
         for place, token in enumerate(verdict.tokens):
-            request.emit(token, "draft" if place < verdict.accepted else "model", now)
+            source: Source = "draft" if place < verdict.accepted else "model"
+            asked = request.sampling.logprobs is not None
+            shown = logprob(token, rows[place], laws[place], request.sampling) if asked else None
+            request.emit(token, source, now, shown)
             if request.completion is not None:
                 break
         return _Kept(verdict.accepted, len(request.context) - start, now - begun)
@@ -185,51 +214,72 @@ class Engine:
         """Roll the cache back to all but the last token, also when the step was interrupted; let go at the end."""
         held = min(self._model.length(request.slot), len(request.context) - 1)
         self._model.truncate(request.slot, held)
-        if request.completion is not None:
+        if request.ended:
             self._retire(request)
 
     def _answers(
         self, prompts: Sequence[Prompt], sampling: Sampling, raw: bool, system: str | None
     ) -> list[Completion]:
         contexts = [self._encoder.encode(prompt, raw=raw, system=system) for prompt in prompts]
+        return self._all(self._submit(context, sampling) for context in contexts)
+
+    def _all(self, asked: Iterable[Request]) -> list[Completion]:
+        """Run requests to their ends, all of them submitted before the first one ends."""
         requests: list[Request] = []
         try:
-            requests.extend(self._submit(context, sampling) for context in contexts)
+            requests.extend(asked)
             for request in requests:
-                while request.completion is None:
+                while not request.ended:
                     self.step()
         finally:
             self._drop(requests)
-        return self._whole(request.completion for request in requests)
+        return self._whole(requests)
+
+    def _branches(self, context: list[int], samplings: Sequence[Sampling]) -> Iterator[Request]:
+        """Submit one context several times: once the first has read it, the others start from its cache."""
+        first = self._submit(context, samplings[0])
+        yield first
+        while len(samplings) > 1 and first.emitted == 0 and not first.ended:
+            self.step()
+        for sampling in samplings[1:]:
+            yield self._submit(list(first.context[: first.prompt_tokens]), sampling, first)
 
     def _pieces(self, context: list[int], sampling: Sampling) -> Iterator[Piece]:
         request = self._submit(context, sampling)
         try:
-            while request.completion is None or request.pieces:
+            while not request.ended or request.pieces:
                 while request.pieces:
                     yield request.pieces.popleft()
-                if request.completion is None:
+                if not request.ended:
                     self.step()
         finally:
             self._drop([request])
-        self._whole([request.completion])
+        self._whole([request])
 
-    def _submit(self, context: list[int], sampling: Sampling) -> Request:
+    def _submit(self, context: list[int], sampling: Sampling, origin: Request | None = None) -> Request:
+        """Let a context in; where `origin` is still running, whose prompt it is, it starts from that one's cache."""
         with self._held():
             seed = secrets.randbits(64) if sampling.seed is None else int(sampling.seed)
-            readers, slot = self._speculation.open(), self._prefixes.open(context)
+            words = TextStream(
+                self._loaded.tokenizer if self._loaded else Wordless(),
+                sampling.stop,
+                sampling.max_tokens,
+                stop_ids=sampling.stop_ids,
+                ignore_ends=sampling.ignore_eos,
+            )
+            adjust = Adjustment.of(sampling, context, len(context), self._model.vocab_size, words.ending_ids)
+            readers, slot = self._speculation.open(), self._slot(context, origin)
             request = Request(
                 context=context,
                 prompt_tokens=len(context),
                 max_tokens=sampling.max_tokens,
                 sampling=sampling,
+                adjust=adjust,
                 seed=seed,
-                verifier=verifier(self._rule, Noise(seed)),
+                verifier=verifier(self._rule, Noise(seed, sampling.sample)),
                 slot=slot,
                 readers=readers,
-                words=TextStream(
-                    self._loaded.tokenizer if self._loaded else Wordless(), sampling.stop, sampling.max_tokens
-                ),
+                words=words,
                 max_length=self._model.max_length,
                 cached_tokens=self._model.length(slot),
                 started=self._clock(),
@@ -237,10 +287,18 @@ class Engine:
             self._scheduler.add(request)
             return request
 
+    def _slot(self, context: Sequence[int], origin: Request | None) -> Slot:
+        """Give a slot with as much of the context as is at hand, but never its last token: that one is to be fed."""
+        if origin is None or origin.ended:
+            return self._prefixes.open(context)
+        slot = self._model.fork(origin.slot)
+        self._model.truncate(slot, len(context) - 1)
+        return slot
+
     def _drop(self, requests: Iterable[Request]) -> None:
         """End what has not ended by itself."""
         with self._held():
-            self._leaving.extend(request for request in requests if request.completion is None)
+            self._leaving.extend(request for request in requests if not request.ended)
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -262,7 +320,7 @@ class Engine:
         """Let those go that were dropped, unless a step is still at work with them."""
         while self._depth == 1 and self._leaving:
             request = self._leaving.pop()
-            if request.completion is None:
+            if not request.ended:
                 self._retire(request)
 
     def _retire(self, request: Request) -> None:
@@ -270,9 +328,12 @@ class Engine:
         self._speculation.close(request)
         self._prefixes.keep(request.slot, request.context)
 
-    def _whole(self, answers: Iterable[Completion | None]) -> list[Completion]:
-        """Give the answers, all of which have ended; ContextFull when the context ended one."""
-        done = [answer for answer in answers if answer is not None]
+    def _whole(self, requests: Sequence[Request]) -> list[Completion]:
+        """Give the answers of requests that have ended; their own error, or ContextFull when the context ended one."""
+        for request in requests:
+            if request.error is not None:
+                raise request.error
+        done = [request.completion for request in requests if request.completion is not None]
         if any(answer.finish_reason == "context" for answer in done):
             raise ContextFull(f"an answer reached the model's context of {self._model.max_length} tokens", tuple(done))
         return done

@@ -5,6 +5,7 @@ SoothsayError
 ├── PromptError            a prompt that cannot be answered
 │   ├── EmptyPrompt
 │   └── PromptTooLong
+├── ProcessorError         a logits processor that fails or gives no logits
 ├── ContextFull            the context length is reached and the request cannot go on
 ├── ModelError             a model that cannot be used
 │   ├── ModelNotFound      no source has it
@@ -40,6 +41,10 @@ class EmptyPrompt(PromptError):
 
 class PromptTooLong(PromptError):
     """A prompt leaves no room for one token in the model's context."""
+
+
+class ProcessorError(SoothsayError):
+    """A custom logits processor raised an error, or gave something other than logits."""
 
 
 class ContextFull(SoothsayError):

@@ -4,10 +4,11 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from soothsay.completion import Completion, FinishReason, Piece, Source, Stats
+from soothsay.completion import Completion, FinishReason, Piece, Source, Stats, TokenLogprob
 from soothsay.draft.base import Reader
+from soothsay.errors import SoothsayError
 from soothsay.model.base import Slot
-from soothsay.sampling import Sampling
+from soothsay.sampling import Adjustment, Sampling
 from soothsay.schedule.sequence import Sequence
 from soothsay.text.stream import TextStream
 from soothsay.verify.rules import Verifier
@@ -33,9 +34,13 @@ class Spent:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Request(Sequence):
-    """A sequence with its options, its places in the caches, and the pieces that nobody has read yet."""
+    """A sequence with its options, its places in the caches, and the pieces that nobody has read yet.
+
+    It ends with a completion, or with an error of its own.
+    """
 
     sampling: Sampling
+    adjust: Adjustment | None
     seed: int
     verifier: Verifier
     slot: Slot
@@ -47,10 +52,17 @@ class Request(Sequence):
     first_token_seconds: float = 0.0
     spent: Spent = field(default_factory=Spent)
     text: str = ""
+    logprobs: list[TokenLogprob] = field(default_factory=list)
     pieces: deque[Piece] = field(default_factory=deque)
     completion: Completion | None = None
+    error: SoothsayError | None = None
 
-    def emit(self, token: int, source: Source, now: float) -> None:
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self.completion is not None or self.error is not None
+
+    def emit(self, token: int, source: Source, now: float, logprob: TokenLogprob | None = None) -> None:
         """Append a token; when it ends the answer, the completion is there."""
         if self.emitted == 0:
             self.first_token_seconds = now - self.started
@@ -61,8 +73,10 @@ class Request(Sequence):
         if reason is None and len(self.context) == self.max_length:
             text, reason = text + self.words.flush(), "context"
         self.text += text
+        if logprob is not None:
+            self.logprobs.append(logprob)
         completion = self._completed(reason, now) if reason is not None else None
-        self.pieces.append(Piece(text, token, source, completion))
+        self.pieces.append(Piece(text, token, source, completion, logprob))
         self.completion = completion  # last: whoever reads the pieces meanwhile stops when it is there
 
     def _completed(self, reason: FinishReason, now: float) -> Completion:
@@ -80,4 +94,5 @@ class Request(Sequence):
             target_seconds=spent.target_seconds,
             verify_seconds=spent.verify_seconds,
         )
-        return Completion(self.text, tokens, reason, self.seed, stats)
+        logprobs = None if self.sampling.logprobs is None else tuple(self.logprobs)
+        return Completion(self.text, tokens, reason, self.seed, stats, self.sampling.sample, logprobs)

@@ -98,6 +98,7 @@ def _ask(request: Request, choice: Choice) -> Ask:
         choice.window,
         choice.patience,
         request.slot,
+        request.adjust.guess if request.adjust is not None else None,
     )
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from soothsay.cli.guard import guard
-from soothsay.cli.options import gamma_of
-from soothsay.errors import EmptyPrompt, PromptError
+from soothsay.cli.options import biases, gamma_of, integers
+from soothsay.errors import EmptyPrompt, OptionError, PromptError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from soothsay import Completion, Piece
+    from soothsay import Completion, Piece, TokenLogprob
 
 ACCEPTED_STYLE = "green"
 
@@ -37,9 +37,36 @@ def generate(
     seed: Annotated[
         int | None, typer.Option(help="The same seed gives the same answer.", show_default="random")
     ] = None,
+    sample: Annotated[int, typer.Option(help="Which of the answers that the seed gives.")] = 0,
     stop: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="End before this text; may be repeated.")
     ] = None,
+    stop_ids: Annotated[
+        str | None, typer.Option(metavar="ID,ID", help="End at any of these tokens, and do not print it.")
+    ] = None,
+    ignore_eos: Annotated[
+        bool, typer.Option("--ignore-eos", help="Go on where the model would end its answer.")
+    ] = False,
+    min_tokens: Annotated[int, typer.Option(help="Draw no token that ends the answer before so many.")] = 0,
+    repetition_penalty: Annotated[
+        float, typer.Option(help="Make tokens of prompt and answer unlikelier by this factor; 1 is off.")
+    ] = 1.0,
+    frequency_penalty: Annotated[
+        float, typer.Option(help="Take this from a logit for each time that the answer has the token.")
+    ] = 0.0,
+    presence_penalty: Annotated[float, typer.Option(help="The same, once for each token that it has at all.")] = 0.0,
+    logit_bias: Annotated[
+        list[str] | None, typer.Option(metavar="ID=BIAS", help="Add this to a token's logit; may be repeated.")
+    ] = None,
+    banned_tokens: Annotated[str | None, typer.Option(metavar="ID,ID", help="Never draw these tokens.")] = None,
+    allowed_tokens: Annotated[str | None, typer.Option(metavar="ID,ID", help="Draw only these tokens.")] = None,
+    logprobs: Annotated[
+        int | None, typer.Option(metavar="N", help="With --json: log-probabilities of each token and the N likeliest.")
+    ] = None,
+    logprobs_of: Annotated[
+        str, typer.Option(metavar="model|sampler", help="Log-probabilities before all these options, or after them.")
+    ] = "model",
+    n: Annotated[int, typer.Option("-n", "--n", help="Draw N answers; with --json one object a line.")] = 1,
     raw: Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without a chat template.")] = False,
     system: Annotated[str | None, typer.Option(help="The system message.")] = None,
     verify: Annotated[
@@ -57,14 +84,41 @@ def generate(
         from soothsay import Engine, Sampling
 
         text = _given(prompt) if prompt is not None else _read(raw)
-        sampling = Sampling(temperature, top_k, top_p, min_p, seed, max_tokens, tuple(stop or ()))
+        sampling = Sampling(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            seed=seed,
+            sample=sample,
+            max_tokens=max_tokens,
+            stop=tuple(stop or ()),
+            stop_ids=_ids(stop_ids, "stop-ids"),
+            ignore_eos=ignore_eos,
+            min_tokens=min_tokens,
+            repetition_penalty=repetition_penalty,
+            frequency_penalty=frequency_penalty,
+            presence_penalty=presence_penalty,
+            logit_bias=biases(logit_bias or ()),
+            banned_tokens=_ids(banned_tokens, "banned-tokens"),
+            allowed_tokens=None if allowed_tokens is None else _ids(allowed_tokens, "allowed-tokens"),
+            logprobs=logprobs,
+            logprobs_of=logprobs_of,  # type: ignore[arg-type]  # it is checked there
+        )
+        if logprobs is not None and not as_json:
+            raise OptionError("logprobs has no place in a text; give --json too")
         engine = Engine(model, draft=draft, gamma=gamma_of(gamma), verify=verify, threads=threads)
-        pieces = engine.stream(text, sampling, raw=raw, system=system)
-        if as_json:
-            options = {"model": model, "draft": draft, "gamma": gamma_of(gamma), "verify": verify}
-            _print_json(pieces, options)
+        options = {"model": model, "draft": draft, "gamma": gamma_of(gamma), "verify": verify}
+        if n != 1:
+            _show_all(engine.samples(text, n, sampling, raw=raw, system=system), options if as_json else None)
+        elif as_json:
+            _print_json(engine.stream(text, sampling, raw=raw, system=system), options)
         else:
-            _show(pieces)
+            _show(engine.stream(text, sampling, raw=raw, system=system))
+
+
+def _ids(text: str | None, option: str) -> tuple[int, ...]:
+    return () if text is None else tuple(integers(text, option))
 
 
 def _given(prompt: str) -> str:
@@ -98,6 +152,16 @@ def _print_json(pieces: Iterable["Piece"], options: dict[str, Any]) -> None:
     finally:
         if done is not None:
             print(json.dumps(_report(done) | options))
+
+
+def _show_all(answers: list["Completion"], options: dict[str, Any] | None) -> None:
+    """Print several answers: as JSON, one object a line, with `options`; else each with its figures below."""
+    for done in answers:
+        if options is not None:
+            print(json.dumps(_report(done) | options))
+        else:
+            print(done.text)
+            print(f"[{done.sample + 1} of {len(answers)}] {_figures(done)}", file=sys.stderr)
 
 
 def _show(pieces: Iterable["Piece"]) -> None:
@@ -148,6 +212,8 @@ def _report(done: "Completion") -> dict[str, Any]:
         "tokens": stats.tokens,
         "finish_reason": done.finish_reason,
         "seed": done.seed,
+        "sample": done.sample,
+        **({"logprobs": [_shown(entry) for entry in done.logprobs]} if done.logprobs is not None else {}),
         "seconds": stats.seconds,
         "tokens_per_second": stats.tokens_per_second,
         "first_token_seconds": stats.first_token_seconds,
@@ -157,3 +223,7 @@ def _report(done: "Completion") -> dict[str, Any]:
         "tokens_per_step": stats.tokens_per_step,
         "acceptance_rate": stats.acceptance_rate,
     }
+
+
+def _shown(entry: "TokenLogprob") -> dict[str, Any]:
+    return {"token": entry.token, "logprob": entry.logprob, "top": [list(pair) for pair in entry.top]}

@@ -1,5 +1,6 @@
 """Options that arrive as text and are more than that."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from soothsay.errors import OptionError
@@ -28,6 +29,18 @@ def words(text: str | None, option: str) -> list[str]:
     if "" in parts:
         raise OptionError(f"{option} is {text!r}; it must be words with commas between them, as coding,writing")
     return parts
+
+
+def biases(texts: Iterable[str]) -> dict[int, float]:
+    """Read `--logit-bias`, each a token id and what is added to its logit, as 42=-1.5; OptionError for else."""
+    found: dict[int, float] = {}
+    for text in texts:
+        token, _, bias = text.partition("=")
+        try:
+            found[int(token)] = float(bias)
+        except ValueError:
+            raise OptionError(f"logit-bias is {text!r}; it must be a token id and a number, as 42=-1.5") from None
+    return found
 
 
 def _is_whole(text: str) -> bool:

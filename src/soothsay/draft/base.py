@@ -6,7 +6,7 @@ from typing import NewType, Protocol, runtime_checkable
 
 from soothsay.model.base import Slot
 from soothsay.patience import ENDLESS, Patience
-from soothsay.sampling import Law, Sampling
+from soothsay.sampling import Law, Row, Sampling
 
 Reader = NewType("Reader", int)
 """A drafter's own handle on one sequence."""
@@ -31,7 +31,8 @@ class Ask:
     `draw(law, position)` is the only source of chance: it draws the token at an absolute position from a law.
     Of a lag beyond `window` only so many tokens are read, the latest ones (None: all). `patience` says when a further
     token is not worth its time. In `slot` the target itself holds the context but for its last token; a drafter on the
-    target's own cache may fork it, and feeds the fork alone.
+    target's own cache may fork it, and feeds the fork alone. `adjust(logits, drafted)` makes of a model's logits, those
+    of the lowest ids at least, what the request's options make of the target's; None when they leave nothing to draw.
     """
 
     reader: Reader
@@ -42,6 +43,7 @@ class Ask:
     window: int | None = None
     patience: Patience = ENDLESS
     slot: Slot | None = None
+    adjust: Callable[[Row, Sequence[int]], Row | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,12 @@ class ModelDrafter:
 
     def _draw(self, work: Work, logits: Logits) -> None:
         row, ask = logits[0, : self._vocab_size], work.ask
+        if ask.adjust is not None:
+            adjusted = ask.adjust(row, work.tokens)
+            if adjusted is None:
+                work.wanted = len(work.tokens)
+                return
+            row = adjusted
         drawn_from = law(row, ask.sampling, limit=self._top_k)
         token = ask.draw(drawn_from, len(ask.context) + len(work.tokens))
         work.tokens.append(token)

@@ -130,10 +130,33 @@ def test_questions_to_a_law() -> None:
     assert got.log_probability(5) == pytest.approx(math.log(0.5))
     assert [got.log_probability(token) for token in (0, 3, 9)] == [-math.inf] * 3
     assert got.likeliest() == 5
+    assert [token for token, _ in got.top(2)] == [5, 2]
+    assert got.top(0) == ()
+    assert len(got.top(9)) == 3
     assert Law.point(4).log_probability(4) == 0
 
 
 ILLEGAL: list[tuple[str, object]] = [
+    ("sample", -1),
+    ("stop_ids", [1]),
+    ("stop_ids", (-1,)),
+    ("ignore_eos", 1),
+    ("min_tokens", -1),
+    ("min_tokens", 257),
+    ("repetition_penalty", 0),
+    ("repetition_penalty", math.inf),
+    ("frequency_penalty", math.nan),
+    ("presence_penalty", "1"),
+    ("logit_bias", [(1, 2.0)]),
+    ("logit_bias", {-1: 2.0}),
+    ("logit_bias", {1: math.inf}),
+    ("logit_bias", {1: 1e39}),
+    ("banned_tokens", (True,)),
+    ("allowed_tokens", ()),
+    ("processors", (3,)),
+    ("logprobs", -1),
+    ("logprobs", 1001),
+    ("logprobs_of", "both"),
     ("temperature", -0.1),
     ("temperature", math.nan),
     ("temperature", math.inf),
@@ -171,3 +194,16 @@ def test_an_illegal_option_is_named_with_what_is_legal(name: str, value: object)
 def test_options_at_their_borders_are_legal() -> None:
     Sampling(temperature=0, top_k=0, top_p=1, min_p=0, seed=0, max_tokens=1)
     Sampling(temperature=np.float32(0.5), top_k=np.int64(3), min_p=1, seed=2**64 - 1, stop=("\n", "END"))  # type: ignore[arg-type]
+
+
+def test_options_keep_a_copy_of_what_they_were_given() -> None:
+    biases = {1: 2.0}
+    sampling = Sampling(logit_bias=biases)
+    biases[2] = 3.0
+    assert sampling.logit_bias == {1: 2.0}
+    assert hash(sampling) == hash(Sampling(logit_bias={1: 2.0}))
+
+
+def test_tokens_all_of_which_are_banned_cannot_be_the_allowed_ones() -> None:
+    with pytest.raises(OptionError, match="not all of them banned"):
+        Sampling(allowed_tokens=(1, 2), banned_tokens=(2, 1, 3))

@@ -16,9 +16,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from soothsay import _native, sampling
+from soothsay import _native
 from soothsay.errors import ModelError
-from soothsay.sampling import Law, Sampling, WholeLaw, law
+from soothsay.sampling import Law, Sampling, WholeLaw, law, laws
 from soothsay.verify import Noise
 from soothsay.verify.coupled import draw_coupled
 from soothsay.verify.rejection import draw, draw_residual, residual_mass
@@ -31,7 +31,7 @@ Row = NDArray[np.float32]
 @contextmanager
 def through(isa: str | None) -> Iterator[None]:
     """Take rows of any length through native code built for an instruction set, or through NumPy."""
-    with patch.multiple(sampling, _ISA=isa, NATIVE_TOKENS=1):
+    with patch.multiple(laws, _ISA=isa, NATIVE_TOKENS=1):
         yield
 
 
@@ -109,8 +109,8 @@ def test_a_real_vocabulary(isa: str) -> None:
 @pytest.mark.parametrize("vocab", VOCABS)
 def test_instruction_sets_agree_to_the_last_bit(vocab: int) -> None:
     for row in rows(vocab).values():
-        laws = [law_through(isa, row) for isa in _native.instruction_sets()]
-        assert len({one.log_probabilities.tobytes() for one in laws}) == 1
+        several = [law_through(isa, row) for isa in _native.instruction_sets()]
+        assert len({one.log_probabilities.tobytes() for one in several}) == 1
 
 
 def test_questions_to_the_law_of_a_whole_row() -> None:
@@ -262,6 +262,19 @@ def test_what_is_no_row_or_no_draft_law_is_refused() -> None:
             softmax.owed(1.0, np.array(tokens), np.zeros(2))
     beyond = softmax.owed(1.0, np.array([7, 8, 63, 64, 10**12]), np.ones(5))
     assert beyond == pytest.approx(7 / 8)  # tokens of the draft model's padding are none of the target's
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 300, REAL + 1])
+def test_the_likeliest_tokens_are_those_of_numpy(count: int) -> None:
+    for name, row in rows(5000).items():
+        wanted = law_through(None, row).top(count)
+        for isa in _native.instruction_sets():
+            whole = law_through(isa, row)
+            got = whole.top(count)
+            assert all(whole.log_probability(token) == value for token, value in got), name
+            np.testing.assert_allclose(
+                [value for _, value in got], [value for _, value in wanted], rtol=1e-12, atol=1e-14
+            )
 
 
 def test_without_the_extension_numpy_says_the_same() -> None:

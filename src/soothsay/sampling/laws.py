@@ -1,4 +1,4 @@
-"""What a user asks of chance, and the one road from logits to probabilities.
+"""The one road from logits to probabilities.
 
 The NumPy here takes every row. Native code takes its place for whole rows of a real vocabulary: one pass, no arrays of
 that size. The scores are the same to the last bit, masses and logarithms to a few units in the last place, so the two
@@ -7,15 +7,14 @@ draw the same token but for about one draw in 10^14. Instruction sets and thread
 
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from soothsay.errors import ModelError, OptionError
+from soothsay.errors import ModelError
+from soothsay.sampling.options import Sampling
 
 try:
     import soothsay._native as _native
@@ -28,37 +27,6 @@ _ISA = next(iter({os.environ.get("SOOTHSAY_ISA")}.intersection(_ISAS) or _ISAS),
 NATIVE_TOKENS = 1024  # in shorter rows there is nothing to gain
 
 _LEVELS = (*np.arange(-3.0, -30.0, -3.0).tolist(), -math.inf)
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How tokens are drawn and when to stop.
-
-    temperature: 0 takes the likeliest token (lowest id on ties). top_k: 0 is off. top_p: 1 is off. min_p: 0 is off.
-    seed: None draws a random one, which the completion reports. stop: texts that end the answer and are not part of it.
-    A value of the wrong type or outside its range raises OptionError.
-    """
-
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int | None = None
-    max_tokens: int = 256
-    stop: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        self._require("temperature", _number(self.temperature) and self.temperature >= 0, "a finite number, 0 or more")
-        self._require("top_k", _integer(self.top_k) and self.top_k >= 0, "an integer, 0 (off) or more")
-        self._require("top_p", _number(self.top_p) and 0 < self.top_p <= 1, "a number above 0 and up to 1 (off)")
-        self._require("min_p", _number(self.min_p) and 0 <= self.min_p <= 1, "a number from 0 (off) to 1")
-        self._require("seed", self.seed is None or _seed(self.seed), "None or an integer from 0 to 2**64 - 1")
-        self._require("max_tokens", _integer(self.max_tokens) and self.max_tokens >= 1, "an integer, 1 or more")
-        self._require("stop", _texts(self.stop), "a tuple of strings, none of them empty")
-
-    def _require(self, name: str, legal: bool, what: str) -> None:
-        if not legal:
-            raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +55,10 @@ class Law:
         """Give the token with the highest probability, the lowest id on ties."""
         return int(self.ids[self.log_probabilities.argmax()])
 
+    def top(self, count: int) -> tuple[tuple[int, float], ...]:
+        """Give the `count` likeliest tokens and their log-probabilities, the likeliest first, the lowest id on ties."""
+        return _ranked(self.ids, self.log_probabilities, count)
+
 
 class WholeLaw(Law):
     """The law of a whole row of logits, from which nothing was cut: native code draws from it as it is.
@@ -113,6 +85,13 @@ class WholeLaw(Law):
 
     def likeliest(self) -> int:
         return self._row.best
+
+    def top(self, count: int) -> tuple[tuple[int, float], ...]:
+        for level in _LEVELS:
+            ids, scores = self._row.above(level)
+            if len(ids) >= count:
+                break
+        return _ranked(ids, scores - math.log(self._row.mass()), count)
 
     def draw_gumbel(self, start: int) -> int:
         """Draw by Gumbel noise: argmax of log p(x) - log(-log u(x)), lowest id on ties.
@@ -160,23 +139,6 @@ def law(logits: NDArray[np.floating], sampling: Sampling, *, limit: int | None =
     if limit is not None:
         ids, scores = _keep(_top(scores, limit), ids, scores)
     return Law(ids, scores - math.log(np.exp(scores).sum()))
-
-
-class Laws(Sequence[Law]):
-    """The law after each row of logits, shape (rows, V), computed when it is first asked for."""
-
-    def __init__(self, rows: NDArray[np.floating], sampling: Sampling) -> None:
-        self._rows = rows
-        self._sampling = sampling
-        self._known: dict[int, Law] = {}
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, place: int) -> Law:  # type: ignore[override]  # no slices
-        if place not in self._known:
-            self._known[place] = law(self._rows[place], self._sampling)
-        return self._known[place]
 
 
 def _likeliest(logits: NDArray[np.floating]) -> int:
@@ -238,6 +200,15 @@ def _top(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
     return np.sort(np.concatenate([above, tied[: k - len(above)]]))
 
 
+def _ranked(
+    ids: NDArray[np.int64], log_probabilities: NDArray[np.float64], count: int
+) -> tuple[tuple[int, float], ...]:
+    """Give the `count` likeliest pairs, the likeliest first."""
+    ids, values = _keep(_top(log_probabilities, count), ids, log_probabilities) if count else (ids[:0], ids[:0])
+    order = np.argsort(-values, kind="stable")
+    return tuple(zip(ids[order].tolist(), values[order].tolist(), strict=True))
+
+
 def _floor(scores: NDArray[np.floating], k: int) -> float:
     """Give a cheap lower bound of the k-th highest score: the k-th highest of the maxima of 64-entry groups."""
     groups = len(scores) // 64
@@ -267,19 +238,3 @@ def _enough(
         if level <= floor or np.exp(scores).sum() >= wanted:
             break
     return ids, scores
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _integer(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _seed(value: int) -> bool:
-    return _integer(value) and 0 <= value < 2**64
-
-
-def _texts(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(text, str) and text for text in value)
