@@ -35,7 +35,7 @@ MAY_KNOW = {
     "": {"completion", "errors", "sampling", "engine"},
     "bench": {
         *("completion", "errors", "sampling", "record", "engine", "assemble", "hub", "model", "_native"),
-        *("draft.model", "schedule.policy"),
+        *("draft.model", "schedule.policy", "verify.rules"),
     },
     "cli": {"", "errors", "bench"},
 }

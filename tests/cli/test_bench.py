@@ -16,7 +16,7 @@ COST_KEYS = [
     *("peak_products_per_second", "prompt_tokens_per_second"),
 ]
 RUN_KEYS = [
-    *("model", "draft", "temperature", "prompts", "identical", "speedup", "speedup_interval", "bound_share"),
+    *("model", "draft", "temperature", "verify", "prompts", "identical", "speedup", "speedup_interval", "bound_share"),
     *(
         "plain_tokens_per_second",
         "tokens_per_second",
@@ -100,9 +100,21 @@ def test_a_difference_is_an_exit_status(model: str, prompts: str, monkeypatch: p
     assert result.stderr.count("DIFFERENT") == 1
 
 
+@pytest.mark.parametrize(("temperature", "identical"), [("0", True), ("1.5", None)])
+def test_answers_by_another_rule_are_compared_where_it_owes_the_same(
+    model: str, prompts: str, temperature: str, identical: bool | None
+) -> None:
+    options = ["--verify", "block", "--temperature", temperature, "--max-tokens", "9", "--draft", "ngram"]
+    result = run("run", "--model", model, "--prompts", prompts, *options)
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert (result.exit_code, found["verify"], found["identical"]) == (0, "block", identical)
+    assert "DIFFERENT" not in result.stderr + result.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("run --verify other", "verify is 'other'; it must be one of coupled, block, token"),
         ("cost --rows 1,x", "rows has 'x'; it must be whole numbers with commas between them, as 1,2,4"),
         ("cost --rows -1", "rows has '-1'; it must be"),
         ("cost --context 90 --rows 8", "context is 90; with 8 rows in 96 tokens, legal is 0 to 88"),

@@ -12,6 +12,7 @@ from soothsay.bench.cost import CostReport
 from soothsay.bench.run import Pair
 from soothsay.bench.summary import Summary, by_category, summarise, time_share
 
+_SAME = {True: "identical", False: "DIFFERENT", None: "another draw of the same law"}
 WIDTH = 120
 """Of tables that go to a file."""
 
@@ -45,11 +46,13 @@ def cost_table(report: CostReport) -> Table:
     return table
 
 
-def run_object(pairs: Sequence[Pair], *, model: str | Path, draft: str | Path, temperature: float) -> dict[str, Any]:
+def run_object(
+    pairs: Sequence[Pair], *, model: str | Path, draft: str | Path, temperature: float, verify: str
+) -> dict[str, Any]:
     """Give the last line of `soothsay bench run`."""
     whole = asdict(summarise(pairs))
     whole.pop("acceptance_by_position")
-    head = {"model": Path(model).name, "draft": Path(draft).name, "temperature": temperature}
+    head = {"model": Path(model).name, "draft": Path(draft).name, "temperature": temperature, "verify": verify}
     categories = {name: asdict(summary) for name, summary in by_category(pairs).items()}
     return head | whole | {"by_category": categories, "time_share": time_share(pairs)}
 
@@ -86,14 +89,14 @@ def line(pair: Pair) -> str:
         f"{pair.category} {pair.name}: {_number(pair.plain.tokens_per_second, 1)} tokens/s plain, "
         f"{_number(pair.drafted.tokens_per_second, 1)} with drafts, speedup {_number(pair.speedup)} of "
         f"{_number(pair.bound)} possible, first token after {' and '.join(first)} s, "
-        f"{'identical' if pair.identical else 'DIFFERENT'}"
+        f"{_SAME[pair.identical]}"
     )
 
 
 def _cells(summary: Summary) -> tuple[str, ...]:
     spread = summary.speedup_interval
     return (
-        str(summary.prompts) if summary.identical else f"{summary.prompts} DIFFERENT",
+        f"{summary.prompts} DIFFERENT" if summary.identical is False else str(summary.prompts),
         _number(summary.speedup),
         f"{spread[0]:.2f} to {spread[1]:.2f}" if spread is not None else "-",
         _number(summary.bound_share),

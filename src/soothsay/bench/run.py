@@ -15,6 +15,7 @@ from soothsay.errors import ContextFull, OptionError
 from soothsay.record import Record
 from soothsay.sampling import Sampling
 from soothsay.schedule.policy import FixedGamma
+from soothsay.verify.rules import Rule
 
 WARM_UP = "Write a function that adds two numbers."
 WARM_UP_TOKENS = 8
@@ -42,12 +43,16 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A batch of prompts answered both ways; `draft_seconds` is what the draft model's passes alone would take."""
+    """A batch of prompts answered both ways; `draft_seconds` is what the draft model's passes alone would take.
+
+    `comparable` says whether the two owe each other the same tokens: not where another rule than coupled draws them.
+    """
 
     batch: tuple[Prompt, ...]
     plain: Side
     drafted: Side
     draft_seconds: float
+    comparable: bool = True
 
     @property
     def name(self) -> str:
@@ -73,17 +78,21 @@ class Pair:
         return self.speedup / self.bound if self.speedup is not None and self.bound else None
 
     @property
-    def identical(self) -> bool:
-        """Whether all answers are equal to plain decoding's, token by token."""
-        return [answer.tokens for answer in self.plain.answers] == [answer.tokens for answer in self.drafted.answers]
+    def identical(self) -> bool | None:
+        """Whether all answers are equal to plain decoding's, token by token; None where they need not be."""
+        return (
+            None
+            if not self.comparable
+            else [answer.tokens for answer in self.plain.answers] == [answer.tokens for answer in self.drafted.answers]
+        )
 
 
 class _Way:
     """One way of answering; it keeps no prefix of what it answered, or a second round would begin elsewhere."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, verify: str) -> None:
         self._steps: list[Record] = []
-        self._engine = Engine.of(parts, kept_prefixes=0, watch=self._steps.append)
+        self._engine = Engine.of(parts, verify=verify, kept_prefixes=0, watch=self._steps.append)
 
     def answer(self, texts: Sequence[str], sampling: Sampling) -> Side:
         self._steps.clear()
@@ -98,12 +107,13 @@ class _Way:
 class Contest:
     """A target with its drafters against the same target alone."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, verify: str = Rule.COUPLED) -> None:
         """Takes the parts of an engine; raises OptionError where none of them drafts."""
         if not parts.drafters:
             raise OptionError("there is nothing to compare: draft must not be none")
-        self._plain = _Way(replace(parts, drafters={}, policy=FixedGamma(None, 0)))
-        self._drafted = _Way(parts)
+        self._rule = Rule(verify)
+        self._plain = _Way(replace(parts, drafters={}, policy=FixedGamma(None, 0)), verify)
+        self._drafted = _Way(parts, verify)
         models = {name: one.model for name, one in parts.drafters.items() if isinstance(one, ModelDrafter)}
         self._quiet = {name: QuietPasses(model) for name, model in models.items()}
 
@@ -125,7 +135,8 @@ class Contest:
         ways = [self._plain, self._drafted] if plain_first else [self._drafted, self._plain]
         sides = {way: way.answer(texts, sampling) for way in ways}
         drafted = sides[self._drafted]
-        return Pair(batch, sides[self._plain], drafted, self._draft_seconds(drafted.steps))
+        comparable = self._rule is Rule.COUPLED or sampling.temperature == 0
+        return Pair(batch, sides[self._plain], drafted, self._draft_seconds(drafted.steps), comparable)
 
     def _draft_seconds(self, steps: Sequence[Record]) -> float:
         """Time, in quiet, the passes that the draft models could not have done without."""
@@ -137,7 +148,11 @@ class Contest:
         return total
 
 
-def contest(model: str | Path, draft: str | Path, gamma: Gamma, threads: int | None = None) -> Contest:
+def contest(
+    model: str | Path, draft: str | Path, gamma: Gamma, threads: int | None = None, verify: str = Rule.COUPLED
+) -> Contest:
     """Load a target and its drafters; options and errors as of `Engine`, and OptionError when nobody would draft."""
     clock = time.perf_counter
-    return Contest(assemble(model, draft, gamma, threads=threads, top_k=DRAFT_TOP_K, requantise=True, clock=clock))
+    rule = Rule(verify)
+    parts = assemble(model, draft, gamma, threads=threads, top_k=DRAFT_TOP_K, requantise=True, clock=clock)
+    return Contest(parts, rule)

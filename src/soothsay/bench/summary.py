@@ -12,7 +12,7 @@ from soothsay.record import Drafted
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What drafts saved on some prompts; None where there was nothing to measure.
+    """What drafts saved on some prompts; None where there was nothing to measure, or to compare.
 
     `speedup` is the median over the batches, each the median of its rounds (a batch of one is a prompt), and
     `speedup_interval` its bootstrap interval of 95 %. `bound_share` is the median share of the bound that was reached.
@@ -20,7 +20,7 @@ class Summary:
     """
 
     prompts: int
-    identical: bool
+    identical: bool | None
     speedup: float | None
     speedup_interval: tuple[float, float] | None
     bound_share: float | None
@@ -35,10 +35,11 @@ def summarise(pairs: Sequence[Pair]) -> Summary:
     """Give the figures of one round or more of some batches."""
     stats = [answer.stats for pair in pairs for answer in pair.drafted.answers]
     drafted = sum(one.drafted for one in stats)
+    same = [pair.identical for pair in pairs]
     speedups = _by_batch(pairs, lambda pair: pair.speedup)
     return Summary(
         prompts=len({prompt for pair in pairs for prompt in pair.batch}),
-        identical=all(pair.identical for pair in pairs),
+        identical=None if any(one is None for one in same) else all(same),
         speedup=median(speedups),
         speedup_interval=interval(speedups),
         bound_share=median(_by_batch(pairs, lambda pair: pair.bound_share)),

@@ -63,6 +63,9 @@ def run(
     max_tokens: Annotated[int, typer.Option(help="An answer's length in tokens, at most.")] = 128,
     temperature: Annotated[float, typer.Option(help="0 takes the likeliest token.")] = 0.0,
     seed: Annotated[int, typer.Option(help="The same for both ways, so that their answers can be compared.")] = 7,
+    verify: Annotated[
+        str, typer.Option(metavar="coupled|block|token", help="The rule; only coupled owes plain decoding its tokens.")
+    ] = "coupled",
     batch: Annotated[int, typer.Option(help="Answer N prompts at a time; a batch is then what is timed.")] = 1,
     rounds: Annotated[int, typer.Option(help="How often all prompts are asked; a prompt counts as its median.")] = 1,
     threads: Annotated[int | None, THREADS] = None,
@@ -71,7 +74,8 @@ def run(
     """Answer prompts with and without drafts, in turn, and compare the two.
 
     The last line is JSON; one line a prompt goes to standard error. The exit status is 1 when an answer differs from
-    plain decoding's. A speedup is plain seconds over speculative ones, from the first emitted token to the last.
+    plain decoding's where the rule promises the same. A speedup is plain seconds over speculative ones, from the first
+    emitted token to the last.
     """
     with guard():
         from soothsay import Sampling
@@ -81,7 +85,7 @@ def run(
 
         asked = batches(read(prompts, words(categories, "categories"), count), batch)
         sampling = Sampling(temperature=temperature, seed=seed, max_tokens=max_tokens)
-        ways = contest(model, draft, gamma_of(gamma), threads)
+        ways = contest(model, draft, gamma_of(gamma), threads, verify)
         ways.warm_up()
         pairs = []
         for pair in ways.pairs(asked, sampling, rounds):
@@ -89,7 +93,7 @@ def run(
             print(report.line(pair), file=sys.stderr, flush=True)
         if not as_json:
             report.console().print(report.run_table(pairs))
-        found = report.run_object(pairs, model=model, draft=draft, temperature=temperature)
+        found = report.run_object(pairs, model=model, draft=draft, temperature=temperature, verify=verify)
         print(json.dumps(found))
-        if not found["identical"]:
+        if found["identical"] is False:
             raise typer.Exit(1)
