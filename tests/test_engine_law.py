@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Literal
@@ -18,7 +18,7 @@ from soothsay.draft.base import Drafter
 from soothsay.draft.model import ModelDrafter
 from soothsay.draft.ngram import NgramDrafter
 from soothsay.model.table import TableModel
-from soothsay.sampling import Law
+from soothsay.sampling import Adjustment, Law
 from soothsay.schedule.scheduler import Scheduler
 from soothsay.verify import rejection
 from soothsay.verify.noise import Noise, Stream
@@ -55,21 +55,31 @@ def texts() -> Iterable[tuple[int, ...]]:
     return product(range(VOCABULARY), repeat=TOKENS)
 
 
-def exact() -> NDArray[np.float64]:
+def exact(sampling: Sampling = SAMPLING) -> NDArray[np.float64]:
     """The law of the first three tokens, by the chain rule from the model's own logits."""
-    return np.array([_chance(text) for text in texts()])
+    return np.array([_chance(text, sampling) for text in texts()])
 
 
-def _chance(text: tuple[int, ...]) -> float:
+def _chance(text: tuple[int, ...], sampling: Sampling) -> float:
     chance = 1.0
     for place, token in enumerate(text):
-        weights = np.exp(target().logits([*PROMPT, *text[:place]]).astype(float) / SAMPLING.temperature)
+        said = text[:place]
+        logits = target().logits([*PROMPT, *said]).astype(float)
+        logits += [sampling.logit_bias.get(other, 0) for other in range(VOCABULARY)]
+        logits -= [sampling.frequency_penalty * said.count(other) for other in range(VOCABULARY)]
+        logits -= [sampling.presence_penalty * (other in said) for other in range(VOCABULARY)]
+        weights = np.exp(logits / sampling.temperature)
         chance *= weights[token] / weights.sum()
     return float(chance)
 
 
 def said(
-    monkeypatch: pytest.MonkeyPatch, rule: str, kind: str, runs: int = RUNS, gamma: int | Literal["auto"] = TOKENS
+    monkeypatch: pytest.MonkeyPatch,
+    rule: str,
+    kind: str,
+    runs: int = RUNS,
+    gamma: int | Literal["auto"] = TOKENS,
+    sampling: Sampling = SAMPLING,
 ) -> Outcome:
     """Ask the same prompt `runs` times, each time with another seed.
 
@@ -78,15 +88,15 @@ def said(
     monkeypatch.setattr("soothsay.engine.secrets.randbits", numbered())
     engine = Engine(target(), draft=drafter(kind), gamma=gamma, verify=rule, clock=lambda: 0.0)
     engine.generate(PROMPT, Sampling(max_tokens=1))
-    answers = engine.generate([PROMPT] * runs, SAMPLING)
+    answers = engine.generate([PROMPT] * runs, sampling)
     counts = Counter(answer.tokens[:TOKENS] for answer in answers)
     drafted, accepted = (sum(getattr(answer.stats, name) for answer in answers) for name in ("drafted", "accepted"))
     return Outcome(np.array([counts[text] for text in texts()]), drafted, accepted)
 
 
-def distance(counts: NDArray[np.int64]) -> float:
+def distance(counts: NDArray[np.int64], sampling: Sampling = SAMPLING) -> float:
     """Pearson's chi-square."""
-    expected = exact() * counts.sum()
+    expected = exact(sampling) * counts.sum()
     return float(((counts - expected) ** 2 / expected).sum())
 
 
@@ -120,6 +130,26 @@ def test_the_joint_law_is_the_targets_when_the_controller_chooses(monkeypatch: p
     outcome = said(monkeypatch, rule, "model", gamma="auto")
     assert RUNS / 2 < outcome.accepted < outcome.drafted - RUNS / 4
     assert distance(outcome.counts) < LIMIT
+
+
+PENALISED = replace(SAMPLING, frequency_penalty=0.5, presence_penalty=-0.4, logit_bias={1: 0.6})
+
+
+@pytest.mark.parametrize("rule", ["coupled", "block", "token"])
+@pytest.mark.parametrize("kind", ["ngram", "model"])
+def test_the_joint_law_is_the_targets_with_options_that_look_back(
+    monkeypatch: pytest.MonkeyPatch, rule: str, kind: str
+) -> None:
+    outcome = said(monkeypatch, rule, kind, sampling=PENALISED)
+    assert RUNS / 2 < outcome.accepted < outcome.drafted - RUNS / 2
+    assert distance(outcome.counts, PENALISED) < LIMIT
+    assert distance(outcome.counts) > LIMIT
+
+
+def test_a_history_that_is_off_by_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Adjustment.__call__
+    monkeypatch.setattr(Adjustment, "__call__", lambda self, row, drafted=(): right(self, row, drafted[:-1]))
+    assert distance(said(monkeypatch, "block", "model", sampling=PENALISED).counts, PENALISED) > LIMIT
 
 
 def whole_law(p: Law, q: Law, survival: float) -> NDArray[np.float64]:
