@@ -77,7 +77,10 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One token of a stream and the text that it completes; the last one carries the completion."""
+    """One token of a stream and the text that it completes; the last one carries the completion.
+
+    `logprob` is there where it was asked for.
+    """
 
     text: str
     token: int

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Self, overload
 
 from soothsay.assemble import DRAFT_TOP_K, Gamma, Parts, assemble
-from soothsay.completion import Completion, Piece, Source
+from soothsay.completion import Completion, Piece, Source, TokenLogprob
 from soothsay.draft.base import Draft, Drafter
 from soothsay.errors import ContextFull, OptionError, SoothsayError
 from soothsay.model.base import Feed, Logits, Model, Slot
@@ -196,6 +196,7 @@ class Engine:
         laws = Laws(rows, request.sampling, request.adjust, draft.tokens)
         try:
             verdict = request.verifier.verify(laws, draft.tokens, draft.laws, start)
+            shown = _logprobs(verdict.tokens, rows, laws, request.sampling)
         except SoothsayError as error:
             request.error = error
             return _Kept(0, 0, self._clock() - begun)
@@ -203,9 +204,7 @@ class Engine:
         request.spent.add(drafted=len(draft.tokens), verify_seconds=now - begun)
         for place, token in enumerate(verdict.tokens):
             source: Source = "draft" if place < verdict.accepted else "model"
-            asked = request.sampling.logprobs is not None
-            shown = logprob(token, rows[place], laws[place], request.sampling) if asked else None
-            request.emit(token, source, now, shown)
+            request.emit(token, source, now, shown[place])
             if request.completion is not None:
                 break
         return _Kept(verdict.accepted, len(request.context) - start, now - begun)
@@ -342,6 +341,12 @@ class Engine:
 def _feed(turn: Turn[Request], draft: Draft) -> Feed:
     rows = len(draft.tokens) + 1 if turn.complete else 0
     return Feed(turn.sequence.slot, [*turn.pending, *draft.tokens], rows)
+
+
+def _logprobs(tokens: Sequence[int], rows: Logits, laws: Laws, sampling: Sampling) -> Sequence[TokenLogprob | None]:
+    if sampling.logprobs is None:
+        return [None] * len(tokens)
+    return [logprob(token, rows[place], laws[place], sampling) for place, token in enumerate(tokens)]
 
 
 def _record(

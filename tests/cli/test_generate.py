@@ -52,7 +52,10 @@ class FakeEngine:
                 raise FakeEngine.failure
 
     def samples(self, prompt: str, count: int, sampling: Sampling, **options: Any) -> list[Completion]:
-        return [replace(DONE, sample=sample) for sample in range(count)]
+        answers = [replace(DONE, sample=sampling.sample + place) for place in range(count)]
+        if FakeEngine.failure is not None:
+            raise FakeEngine.failure
+        return answers
 
 
 @pytest.fixture(autouse=True)
@@ -142,11 +145,21 @@ def test_a_wrong_option_of_the_sampler_is_an_error_of_one_line(option: str, said
 
 
 def test_several_answers_each_have_their_figures_and_one_object_a_line() -> None:
-    result = run("hi", "-n", "2")
+    result = run("hi", "-n", "2", "--sample", "5")
     assert result.stdout == "a b\tc\na b\tc\n"
     assert [line[:8] for line in result.stderr.splitlines()] == ["[1 of 2]", "[2 of 2]"]
     reports = [json.loads(line) for line in run("hi", "--n", "2", "--json").stdout.splitlines()]
     assert [(report["sample"], report["text"]) for report in reports] == [(0, "a b\tc"), (1, "a b\tc")]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_several_answers_are_shown_before_a_full_context_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(FakeEngine, "failure", ContextFull("the context is full", (DONE, DONE)))
+    result = run("hi", "-n", "2", *options)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (1, 2)
+    assert result.stderr.splitlines()[-1] == "soothsay: error: the context is full"
 
 
 def test_log_probabilities_are_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:

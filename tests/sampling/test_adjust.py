@@ -125,6 +125,13 @@ def test_when_nothing_is_left_the_target_says_so_and_a_guess_just_ends() -> None
     assert adjustment(list(PROMPT), allowed_tokens=(11,)).guess(ROW[:8], []) is None
 
 
+@pytest.mark.parametrize("options", [{"repetition_penalty": 1e-40}, {"frequency_penalty": -3e38}], ids=str)
+def test_logits_beyond_float32_are_the_options_fault(options: dict[str, Any]) -> None:
+    row = np.full(VOCABULARY, 5e37, np.float32)
+    with pytest.raises(OptionError, match="make a logit inf"):
+        adjustment([*PROMPT, 4, 4], **options)(row)
+
+
 def failing(history: list[int], logits: NDArray[np.float32]) -> NDArray[np.float32]:
     raise KeyError("two\nlines")
 

@@ -98,3 +98,18 @@ def test_an_answer_cut_inside_a_character_ends_with_the_replacement(tokenizer: T
 def test_max_tokens_below_one_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(OptionError, match="legal is 1"):
         TextStream(tokenizer, max_tokens=0)
+
+
+def test_a_stop_token_ends_the_text_and_prints_nothing(tokenizer: Tokenizer) -> None:
+    first, second = tokenizer.encode("a", special=False) + tokenizer.encode("b", special=False)
+    stream = TextStream(tokenizer, stop_ids=(second,))
+    assert (stream.push(first), stream.push(second), stream.finish_reason) == ("a", "", "stop")
+    assert stream.ending_ids == tokenizer.end_ids | {second}
+
+
+def test_end_tokens_may_be_passed_over(tokenizer: Tokenizer) -> None:
+    (token,) = tokenizer.encode("a", special=False)
+    end = next(iter(tokenizer.end_ids))
+    stream = TextStream(tokenizer, max_tokens=3, ignore_ends=True)
+    assert [stream.push(one) for one in (token, end, token)] == ["a", "", "a"]
+    assert (stream.finish_reason, stream.ending_ids) == ("length", frozenset())

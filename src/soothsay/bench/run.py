@@ -90,9 +90,9 @@ class Pair:
 class _Way:
     """One way of answering; it keeps no prefix of what it answered, or a second round would begin elsewhere."""
 
-    def __init__(self, parts: Parts, verify: str) -> None:
+    def __init__(self, parts: Parts, rule: Rule) -> None:
         self._steps: list[Record] = []
-        self._engine = Engine.of(parts, verify=verify, kept_prefixes=0, watch=self._steps.append)
+        self._engine = Engine.of(parts, verify=rule, kept_prefixes=0, watch=self._steps.append)
 
     def answer(self, texts: Sequence[str], sampling: Sampling) -> Side:
         self._steps.clear()
@@ -107,13 +107,13 @@ class _Way:
 class Contest:
     """A target with its drafters against the same target alone."""
 
-    def __init__(self, parts: Parts, verify: str = Rule.COUPLED) -> None:
+    def __init__(self, parts: Parts, rule: Rule) -> None:
         """Takes the parts of an engine; raises OptionError where none of them drafts."""
         if not parts.drafters:
             raise OptionError("there is nothing to compare: draft must not be none")
-        self._rule = Rule(verify)
-        self._plain = _Way(replace(parts, drafters={}, policy=FixedGamma(None, 0)), verify)
-        self._drafted = _Way(parts, verify)
+        self._rule = rule
+        self._plain = _Way(replace(parts, drafters={}, policy=FixedGamma(None, 0)), rule)
+        self._drafted = _Way(parts, rule)
         models = {name: one.model for name, one in parts.drafters.items() if isinstance(one, ModelDrafter)}
         self._quiet = {name: QuietPasses(model) for name, model in models.items()}
 

@@ -3,14 +3,14 @@
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from soothsay.cli.guard import guard
 from soothsay.cli.options import biases, gamma_of, integers
-from soothsay.errors import EmptyPrompt, OptionError, PromptError
+from soothsay.errors import ContextFull, EmptyPrompt, OptionError, PromptError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,7 +110,7 @@ def generate(
         engine = Engine(model, draft=draft, gamma=gamma_of(gamma), verify=verify, threads=threads)
         options = {"model": model, "draft": draft, "gamma": gamma_of(gamma), "verify": verify}
         if n != 1:
-            _show_all(engine.samples(text, n, sampling, raw=raw, system=system), options if as_json else None)
+            _show_all(lambda: engine.samples(text, n, sampling, raw=raw, system=system), options if as_json else None)
         elif as_json:
             _print_json(engine.stream(text, sampling, raw=raw, system=system), options)
         else:
@@ -154,14 +154,24 @@ def _print_json(pieces: Iterable["Piece"], options: dict[str, Any]) -> None:
             print(json.dumps(_report(done) | options))
 
 
-def _show_all(answers: list["Completion"], options: dict[str, Any] | None) -> None:
-    """Print several answers: as JSON, one object a line, with `options`; else each with its figures below."""
-    for done in answers:
-        if options is not None:
-            print(json.dumps(_report(done) | options))
-        else:
-            print(done.text)
-            print(f"[{done.sample + 1} of {len(answers)}] {_figures(done)}", file=sys.stderr)
+def _show_all(ask: Callable[[], Sequence["Completion"]], options: dict[str, Any] | None) -> None:
+    """Print several answers, also when a full context ends one of them with an error.
+
+    As JSON, with `options`, one object a line; else each with its figures below.
+    """
+    answers: Sequence[Completion] = ()
+    try:
+        answers = ask()
+    except ContextFull as full:
+        answers = full.completions
+        raise
+    finally:
+        for place, done in enumerate(answers, start=1):
+            if options is not None:
+                print(json.dumps(_report(done) | options))
+            else:
+                print(done.text, flush=True)
+                print(f"[{place} of {len(answers)}] {_figures(done)}", file=sys.stderr)
 
 
 def _show(pieces: Iterable["Piece"]) -> None:

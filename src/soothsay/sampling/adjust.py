@@ -22,37 +22,38 @@ _Step = Callable[[Row, Sequence[int]], Row]
 
 
 class Adjustment:
-    """The options of one request that change logits, along its context.
+    """The options of one request that change logits, along its context."""
 
-    `context` is the request's own list, which grows by committed tokens; its first `prompt_tokens` are the prompt.
-    `end_ids` are the tokens that end its answer.
-    """
-
-    def __init__(
-        self, sampling: Sampling, context: Sequence[int], prompt_tokens: int, vocab_size: int, end_ids: Collection[int]
-    ) -> None:
+    def __init__(self, steps: Sequence[_Step], vocab_size: int) -> None:
+        self._steps = steps
         self._vocab_size = vocab_size
-        self._steps = tuple(_steps(sampling, context, prompt_tokens, end_ids))
 
     @classmethod
     def of(
         cls, sampling: Sampling, context: Sequence[int], prompt_tokens: int, vocab_size: int, end_ids: Collection[int]
     ) -> Self | None:
-        """Give the adjustment, or None where no option asks for one; OptionError for a token that there is not."""
+        """Give the adjustment, or None where no option asks for one; OptionError for a token that there is not.
+
+        `context` is the request's own list, which grows by committed tokens; its first `prompt_tokens` are the prompt.
+        `end_ids` are the tokens that end its answer.
+        """
         _check_tokens(sampling, vocab_size)
-        adjustment = cls(sampling, context, prompt_tokens, vocab_size, end_ids)
-        return adjustment if adjustment._steps else None
+        steps = tuple(_steps(sampling, context, prompt_tokens, end_ids))
+        return cls(steps, vocab_size) if steps else None
 
     def __call__(self, row: NDArray[np.floating], drafted: Sequence[int] = ()) -> Row:
         """Adjust the logits, shape (V,), that follow the context and `drafted`; the row itself is left alone.
 
-        Raises OptionError when no token is left, ProcessorError when a processor fails or gives no logits.
+        Raises OptionError when no token is left or a number is no longer one, ProcessorError when a processor fails or
+        gives no logits.
         """
         adjusted = row.astype(np.float32)
-        for step in self._steps:
-            adjusted = step(adjusted, drafted)
-        if adjusted.max() == -math.inf and row.max() > -math.inf:
-            raise OptionError("the sampler's options leave no token to draw; at least one must be allowed")
+        with np.errstate(all="ignore"):
+            for step in self._steps:
+                adjusted = step(adjusted, drafted)
+        best = adjusted.max()
+        if not math.isfinite(best) and math.isfinite(row.max()):
+            raise OptionError(_beyond(best))
         return adjusted
 
     def guess(self, row: Row, drafted: Sequence[int]) -> Row | None:
@@ -103,6 +104,12 @@ def _check_tokens(sampling: Sampling, vocab_size: int) -> None:
         for token in getattr(sampling, name) or ():
             if token >= vocab_size:
                 raise OptionError(f"{name} has token {token}; token ids go from 0 to {vocab_size - 1}")
+
+
+def _beyond(best: float) -> str:
+    if best == -math.inf:
+        return "the sampler's options leave no token to draw; at least one must be allowed"
+    return f"the sampler's options make a logit {best}; penalties and biases must keep it a finite float32"
 
 
 def _steps(sampling: Sampling, context: Sequence[int], prompt_tokens: int, end_ids: Collection[int]) -> Iterable[_Step]:

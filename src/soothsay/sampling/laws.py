@@ -204,7 +204,9 @@ def _ranked(
     ids: NDArray[np.int64], log_probabilities: NDArray[np.float64], count: int
 ) -> tuple[tuple[int, float], ...]:
     """Give the `count` likeliest pairs, the likeliest first."""
-    ids, values = _keep(_top(log_probabilities, count), ids, log_probabilities) if count else (ids[:0], ids[:0])
+    if count == 0:
+        return ()
+    ids, values = _keep(_top(log_probabilities, count), ids, log_probabilities)
     order = np.argsort(-values, kind="stable")
     return tuple(zip(ids[order].tolist(), values[order].tolist(), strict=True))
 

@@ -17,6 +17,7 @@ class TextStream:
 
     `stops` are texts and `stop_ids` tokens that end it and are not shown; `ignore_ends` goes on past the model's
     own end tokens. Push tokens in order until `finish_reason` is set: the token just pushed is the answer's last one.
+    `ending_ids` are the tokens that end it.
     """
 
     def __init__(
@@ -32,15 +33,11 @@ class TextStream:
             raise OptionError(f"max_tokens is {max_tokens}; legal is 1 or more")
         self._end_ids = frozenset[int]() if ignore_ends else tokenizer.end_ids
         self._stop_ids = frozenset(stop_ids)
+        self.ending_ids = self._end_ids | self._stop_ids
         self._detokenizer = Detokenizer(tokenizer)
         self._stops = StopStrings(stops)
         self._left = max_tokens
         self.finish_reason: FinishReason | None = None
-
-    @property
-    def ending_ids(self) -> frozenset[int]:
-        """The tokens that end the answer."""
-        return self._end_ids | self._stop_ids
 
     def push(self, token: int) -> str:
         """Take the next token and give the text that can now be shown.
