@@ -16,7 +16,7 @@ from shlex import shlex
 from textwrap import TextWrapper
 from zipfile import ZipFile
 
-from soothsay.bench.prompts import Prompt, read
+from soothsay.bench.prompts import read
 
 CHAPTERS = ("execmodel", "naming", "imaginary", "strings", "assignment", "class", "function", "try", "typesobjects")
 CLASSES = (
@@ -31,15 +31,6 @@ CLASSES = (
     Formatter,
     NodeVisitor,
 )
-
-
-def spread(found: Sequence[Prompt], count: int) -> list[Prompt]:
-    """Take `count` prompts from all categories in turn, the first of each, then the second of each."""
-    by_category: dict[str, list[Prompt]] = {}
-    for prompt in found:
-        by_category.setdefault(prompt.category, []).append(prompt)
-    rounds = chain.from_iterable(zip_longest(*by_category.values()))
-    return list(islice((prompt for prompt in rounds if prompt is not None), count))
 
 
 def prose(path: Path | None) -> Iterator[str]:

@@ -12,7 +12,9 @@ PACKAGE = Path(__file__).parents[1] / "src" / "soothsay"
 
 MAY_KNOW = {
     "completion": set[str](),
-    "record": set[str](),
+    "record": {"completion", "draft.base", "request", "sampling", "verify.base"},
+    "terminal": set[str](),
+    "trace": {"errors", "record", "request", "terminal"},
     "errors": {"completion"},
     "sampling": {"errors", "completion", "_native"},
     "verify": {"errors", "sampling"},
@@ -32,12 +34,17 @@ MAY_KNOW = {
         *("completion", "errors", "sampling", "verify", "draft.base", "schedule.scheduler", "model", "text"),
         *("prompt", "request", "record", "assemble", "speculation"),
     },
-    "": {"completion", "errors", "sampling", "engine"},
+    "": {"completion", "errors", "sampling", "engine", "trace.writer"},
     "bench": {
+        "terminal",
         *("completion", "errors", "sampling", "record", "engine", "assemble", "hub", "model", "_native"),
         *("draft.model", "schedule.policy", "verify.rules"),
     },
-    "cli": {"", "errors", "bench"},
+    "audit": {
+        *("assemble", "completion", "draft.base", "engine", "errors", "load", "model.base", "prompt", "record"),
+        *("sampling", "schedule.policy", "terminal", "verify"),
+    },
+    "cli": {"", "errors", "audit", "bench", "terminal", "trace", "verify.rules"},
 }
 NETWORK = {"huggingface_hub", "urllib.request", "http.client", "requests", "httpx"}
 HEAVY = {"torch", "transformers"}

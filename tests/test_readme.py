@@ -12,7 +12,8 @@ from soothsay.cli import app
 from soothsay.hub import MODELS, cached
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "CONTRIBUTING.md", "docs/map.md", "docs/sampling.md", "bench/README.md"]
+GUIDES = ["docs/sampling.md", "docs/traces.md", "docs/audit.md"]
+PAGES = ["README.md", "CONTRIBUTING.md", "docs/map.md", *GUIDES, "bench/README.md"]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -21,15 +22,18 @@ def blocks(page: str, language: str) -> list[str]:
 
 @pytest.mark.skipif(cached(MODELS["smollm2-135m"]) is None, reason="the small model is not in the cache")
 @pytest.mark.skipif(find_spec("soothsay._native") is None, reason="the native runtime is not built")
-@pytest.mark.parametrize("page", ["README.md", "docs/sampling.md"])
-def test_python_examples_run(capsys: pytest.CaptureFixture[str], page: str) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/sampling.md", "docs/traces.md"])
+def test_python_examples_run(
+    capsys: pytest.CaptureFixture[str], page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for block in blocks(page, "python"):
         exec(compile(block, page, "exec"), names)
     assert len(capsys.readouterr().out) > 100
 
 
-@pytest.mark.parametrize("verb", ["generate", "bench cost", "bench run"])
+@pytest.mark.parametrize("verb", ["generate", "audit", "bench cost", "bench run"])
 def test_options_exist(verb: str) -> None:
     command: Any = typer.main.get_group(app)
     for word in verb.split():

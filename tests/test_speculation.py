@@ -73,12 +73,16 @@ class ScriptPolicy:
     def observe(self, step: Step) -> None:
         self.steps.append(step)
 
+    def debt_seconds(self, request: Hashable) -> float | None:
+        return None
+
     def forget(self, request: Hashable) -> None:
         self.forgotten.append(request)
 
 
 def request(context: list[int], readers: Mapping[str, Reader], emitted: int = 0) -> Request:
     return Request(
+        number=0,
         context=context,
         prompt_tokens=len(context) - emitted,
         max_tokens=20,

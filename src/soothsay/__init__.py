@@ -23,14 +23,16 @@ from soothsay.errors import (
     PromptTooLong,
     SoothsayError,
     TemplateError,
+    TraceError,
     Unsupported,
 )
 
-_LATER = {"Engine": "soothsay.engine", "Sampling": "soothsay.sampling"}
+_LATER = {"Engine": "soothsay.engine", "Sampling": "soothsay.sampling", "Tracer": "soothsay.trace.writer"}
 
 if typing.TYPE_CHECKING:
     from soothsay.engine import Engine
     from soothsay.sampling import Sampling
+    from soothsay.trace.writer import Tracer
 else:
 
     def __getattr__(name: str) -> typing.Any:
@@ -59,5 +61,7 @@ __all__ = [
     "Stats",
     "TemplateError",
     "TokenLogprob",
+    "TraceError",
+    "Tracer",
     "Unsupported",
 ]

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import NamedTuple, Self, overload
+from typing import Self, overload
 
 from soothsay.assemble import DRAFT_TOP_K, Gamma, Parts, assemble
 from soothsay.completion import Completion, Piece, Source, TokenLogprob
@@ -16,7 +17,7 @@ from soothsay.errors import ContextFull, OptionError, SoothsayError
 from soothsay.model.base import Feed, Logits, Model, Slot
 from soothsay.model.prefix import PrefixCache
 from soothsay.prompt import Encoder, Prompt, is_prompt
-from soothsay.record import Drafted, Record
+from soothsay.record import Details, Drafted, Kept, Record, Watch
 from soothsay.request import Request
 from soothsay.sampling import Adjustment, Laws, Sampling, logprob
 from soothsay.schedule.scheduler import Scheduler, Turn
@@ -32,14 +33,6 @@ KEPT_PREFIXES = 4
 """Finished sequences that are kept for prompts that continue them."""
 
 
-class _Kept(NamedTuple):
-    """How many drafted tokens were kept, how many tokens emitted, and how long the verdict took."""
-
-    accepted: int
-    emitted: int
-    verify_seconds: float
-
-
 class Engine:
     """Generates with a target model, helped by a drafter, in the target's own words.
 
@@ -49,7 +42,7 @@ class Engine:
     guessed a step; "auto" guesses as many as measurement says will pay, by n-gram too wherever a model drafts. Guesses
     are judged by the rule `verify`: "coupled", "block" or "token". `draft_top_k` and `draft_requantise` make a draft
     model lighter (None and False: as it is). None of these changes the law of the output; with "coupled" none changes
-    a token. `clock` gives seconds.
+    a token. `clock` gives seconds; `trace`, a `Tracer` for instance, hears of each step in detail.
 
     One engine may be used from several threads; their requests then share its steps.
     """
@@ -65,12 +58,13 @@ class Engine:
         draft_top_k: int | None = DRAFT_TOP_K,
         draft_requantise: bool = True,
         clock: Callable[[], float] = time.perf_counter,
+        trace: Watch | None = None,
     ) -> None:
         rule = Rule(verify)
         parts = assemble(
             model, draft, gamma, threads=threads, top_k=draft_top_k, requantise=draft_requantise, clock=clock
         )
-        self._begin(parts, rule, clock, KEPT_PREFIXES, None)
+        self._begin(parts, rule, clock, KEPT_PREFIXES, trace, details=True)
 
     @classmethod
     def of(
@@ -80,14 +74,16 @@ class Engine:
         verify: str = "coupled",
         clock: Callable[[], float] = time.perf_counter,
         kept_prefixes: int = KEPT_PREFIXES,
-        watch: Callable[[Record], None] | None = None,
+        watch: Watch | None = None,
+        details: bool = False,
     ) -> Self:
         """Make an engine of what is already there, so that two of them can run one model.
 
-        `kept_prefixes` finished sequences are kept for prompts that continue them; `watch` hears of each step.
+        `kept_prefixes` finished sequences are kept for prompts that continue them; `watch` hears of each step, of its
+        details too with `details`.
         """
         engine = cls.__new__(cls)
-        engine._begin(parts, Rule(verify), clock, kept_prefixes, watch)
+        engine._begin(parts, Rule(verify), clock, kept_prefixes, watch, details)
         return engine
 
     def _begin(
@@ -96,15 +92,17 @@ class Engine:
         rule: Rule,
         clock: Callable[[], float],
         kept_prefixes: int,
-        watch: Callable[[Record], None] | None,
+        watch: Watch | None,
+        details: bool,
     ) -> None:
-        self._rule, self._watch = rule, watch
+        self._rule, self._watch, self._details = rule, watch, details
         self._loaded, self._model = parts.loaded, parts.model
         self._speculation = Speculation(parts.drafters, parts.policy, clock)
         self._encoder = Encoder(self._loaded, self._model.vocab_size, self._model.max_length)
         self._scheduler: Scheduler[Request] = Scheduler(max_length=self._model.max_length)
         self._prefixes = PrefixCache(self._model, kept_prefixes)
         self._clock = clock
+        self._numbers = count()
         self._lock = threading.RLock()
         self._leaving: list[Request] = []
         self._depth = 0
@@ -178,19 +176,20 @@ class Engine:
         feeds = [_feed(turn, draft) for turn, draft in zip(turns, proposal.drafts, strict=True)]
         logits = self._model.forward(feeds)
         computed = self._clock()
-        kept: dict[int, _Kept] = {}
+        kept: dict[int, Kept] = {}
         for place, turn in enumerate(turns):
             turn.sequence.spent.draft_seconds += proposed - begun
             turn.sequence.spent.target_seconds += computed - proposed
             if turn.complete:
                 kept[place] = self._commit(turn.sequence, proposal.drafts[place], logits[place])
-        emitted = {place: (one.accepted, one.emitted) for place, one in kept.items()}
+        emitted = {place: (one.accepted, len(one.pieces)) for place, one in kept.items()}
         self._speculation.learn(proposal, emitted, self._clock() - proposed)
         if self._watch is not None:
-            rows = sum(len(feed.tokens) for feed in feeds)
-            self._watch(_record(rows, proposal, kept, proposed - begun, computed - proposed))
+            seconds = (proposed - begun, computed - proposed, sum(one.verify_seconds for one in kept.values()))
+            drafts = tuple(self._drafted(turns[place].sequence, proposal, place, kept[place]) for place in kept)
+            self._watch(Record(sum(len(feed.tokens) for feed in feeds), drafts, *seconds))
 
-    def _commit(self, request: Request, draft: Draft, rows: Logits) -> _Kept:
+    def _commit(self, request: Request, draft: Draft, rows: Logits) -> Kept:
         """Judge the draft and emit what is kept; an error that one request's options make ends that request alone."""
         start, begun = len(request.context), self._clock()
         laws = Laws(rows, request.sampling, request.adjust, draft.tokens)
@@ -199,15 +198,25 @@ class Engine:
             shown = _logprobs(verdict.tokens, rows, laws, request.sampling)
         except SoothsayError as error:
             request.error = error
-            return _Kept(0, 0, self._clock() - begun)
+            return Kept(laws, None, (), self._clock() - begun)
         now = self._clock()
         request.spent.add(drafted=len(draft.tokens), verify_seconds=now - begun)
+        pieces: list[Piece] = []
         for place, token in enumerate(verdict.tokens):
             source: Source = "draft" if place < verdict.accepted else "model"
-            request.emit(token, source, now, shown[place])
+            pieces.append(request.emit(token, source, now, shown[place]))
             if request.completion is not None:
                 break
-        return _Kept(verdict.accepted, len(request.context) - start, now - begun)
+        return Kept(laws, verdict, tuple(pieces), now - begun)
+
+    def _drafted(self, request: Request, proposal: Proposal, place: int, kept: Kept) -> Drafted:
+        choice, draft, emitted = proposal.choices.get(place), proposal.drafts[place], len(kept.pieces)
+        drafter, gamma = (None, 0) if choice is None else (choice.drafter, choice.gamma)
+        told = None
+        if self._details:
+            debt = self._speculation.debt_seconds(request)
+            told = Details(request, len(request.context) - emitted, gamma, draft, kept, debt)
+        return Drafted(drafter, len(draft.tokens), min(kept.accepted, emitted), emitted, told)
 
     def _settle(self, request: Request) -> None:
         """Roll the cache back to all but the last token, also when the step was interrupted; let go at the end."""
@@ -269,6 +278,7 @@ class Engine:
             adjust = Adjustment.of(sampling, context, len(context), self._model.vocab_size, words.ending_ids)
             readers, slot = self._speculation.open(), self._slot(context, origin)
             request = Request(
+                number=next(self._numbers),
                 context=context,
                 prompt_tokens=len(context),
                 max_tokens=sampling.max_tokens,
@@ -347,18 +357,3 @@ def _logprobs(tokens: Sequence[int], rows: Logits, laws: Laws, sampling: Samplin
     if sampling.logprobs is None:
         return [None] * len(tokens)
     return [logprob(token, rows[place], laws[place], sampling) for place, token in enumerate(tokens)]
-
-
-def _record(
-    rows: int, proposal: Proposal, kept: dict[int, _Kept], draft_seconds: float, target_seconds: float
-) -> Record:
-    drafts = tuple(
-        Drafted(
-            proposal.choices[place].drafter if place in proposal.choices else None,
-            len(proposal.drafts[place].tokens),
-            min(one.accepted, one.emitted),
-            one.emitted,
-        )
-        for place, one in kept.items()
-    )
-    return Record(rows, drafts, draft_seconds, target_seconds, sum(one.verify_seconds for one in kept.values()))

@@ -12,7 +12,8 @@ SoothsayError
 │   ├── FileCorrupt        truncated, malformed or failing its digest
 │   ├── Unsupported        a well-formed file with something in it that soothsay cannot run
 │   └── DraftMismatch      a draft model whose tokens are not the target's
-└── TemplateError          a chat template that fails or misbehaves
+├── TemplateError          a chat template that fails or misbehaves
+└── TraceError             a trace that cannot be read, or that ends too soon
 
 Each message is one line: what was wrong, then what is legal.
 """
@@ -77,3 +78,7 @@ class DraftMismatch(ModelError):
 
 class TemplateError(SoothsayError):
     """A chat template fails to compile or to render."""
+
+
+class TraceError(SoothsayError):
+    """A trace is none, or could not be written to its end."""

@@ -1,6 +1,84 @@
-"""What one step of an engine did, for those who measure."""
+"""What one step of an engine did, for those who measure and for those who want to see it."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from soothsay.completion import FinishReason, Piece
+from soothsay.draft.base import Draft
+from soothsay.request import Request
+from soothsay.sampling import Laws
+from soothsay.verify.base import Verdict
+
+Own = Literal["plain", "bonus", "correction"]
+"""The target's own token of a step: where nothing was drafted, after a draft that was kept whole, or in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A sequence's verdict, None where its options failed, the tokens emitted by it, and how long it took.
+
+    `laws` are the target's at each place of the draft and after it, as far as the verdict has asked for them.
+    """
+
+    laws: Laws
+    verdict: Verdict | None
+    pieces: tuple[Piece, ...]
+    verify_seconds: float
+
+    @property
+    def accepted(self) -> int:
+        """How many drafted tokens the verdict keeps."""
+        return self.verdict.accepted if self.verdict is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What one sequence's draft and verdict were made of, in the step that began at absolute position `position`.
+
+    `gamma` tokens were asked for. `debt_seconds` is what speculation has cost the request so far, below 0 where it
+    saved; None where nobody keeps the books.
+    """
+
+    request: Request
+    position: int
+    gamma: int
+    draft: Draft
+    kept: Kept
+    debt_seconds: float | None
+
+    @property
+    def p(self) -> tuple[float | None, ...]:
+        """The target's probability of each drafted token, None where the verdict came without it."""
+        laws = self.kept.laws
+        return tuple(
+            math.exp(laws[place].log_probability(token)) if laws.known(place) else None
+            for place, token in enumerate(self.draft.tokens)
+        )
+
+    @property
+    def q(self) -> tuple[float, ...]:
+        """The probability of each drafted token in the law that it was drawn from: 1 where there was no chance."""
+        tokens, laws = self.draft.tokens, self.draft.laws
+        if laws is None:
+            return (1.0,) * len(tokens)
+        return tuple(math.exp(law.log_probability(token)) for law, token in zip(laws, tokens, strict=True))
+
+    @property
+    def own(self) -> Own | None:
+        """What the target's own token is; None where it was not emitted."""
+        if len(self.kept.pieces) <= self.kept.accepted:
+            return None
+        if not self.draft.tokens:
+            return "plain"
+        return "bonus" if self.kept.accepted == len(self.draft.tokens) else "correction"
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the answer ended with this step, if it did."""
+        done = self.kept.pieces[-1].completion if self.kept.pieces else None
+        return None if done is None else done.finish_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +89,7 @@ class Drafted:
     drafted: int
     accepted: int
     emitted: int
+    details: Details | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +104,23 @@ class Record:
     draft_seconds: float
     target_seconds: float
     verify_seconds: float
+
+    def brief(self) -> "Record":
+        """Give the same without details, which hold logits."""
+        return replace(self, drafts=tuple(replace(draft, details=None) for draft in self.drafts))
+
+
+Watch: TypeAlias = Callable[[Record], None]
+"""Hears of each step when it is over; what it raises ends the request that asked for the step."""
+
+
+def by_position(drafts: Iterable[Drafted]) -> tuple[float, ...]:
+    """Give the share of drafted tokens that were kept, at each position of a draft."""
+    tried: list[int] = []
+    kept: list[int] = []
+    for draft in drafts:
+        for counts, length in ((tried, draft.drafted), (kept, draft.accepted)):
+            counts += [0] * (draft.drafted - len(counts))
+            for place in range(length):
+                counts[place] += 1
+    return tuple(accepted / drafted for accepted, drafted in zip(kept, tried, strict=True))

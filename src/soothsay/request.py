@@ -36,9 +36,10 @@ class Spent:
 class Request(Sequence):
     """A sequence with its options, its places in the caches, and the pieces that nobody has read yet.
 
-    It ends with a completion, or with an error of its own.
+    It ends with a completion, or with an error of its own. `number` counts an engine's requests.
     """
 
+    number: int
     sampling: Sampling
     adjust: Adjustment | None
     seed: int
@@ -62,8 +63,8 @@ class Request(Sequence):
         """Whether nothing more will come."""
         return self.completion is not None or self.error is not None
 
-    def emit(self, token: int, source: Source, now: float, logprob: TokenLogprob | None = None) -> None:
-        """Append a token; when it ends the answer, the completion is there."""
+    def emit(self, token: int, source: Source, now: float, logprob: TokenLogprob | None = None) -> Piece:
+        """Append a token; when it ends the answer, the piece carries the completion."""
         if self.emitted == 0:
             self.first_token_seconds = now - self.started
         self.context.append(token)
@@ -76,8 +77,10 @@ class Request(Sequence):
         if logprob is not None:
             self.logprobs.append(logprob)
         completion = self._completed(reason, now) if reason is not None else None
-        self.pieces.append(Piece(text, token, source, completion, logprob))
+        piece = Piece(text, token, source, completion, logprob)
+        self.pieces.append(piece)
         self.completion = completion  # last: whoever reads the pieces meanwhile stops when it is there
+        return piece
 
     def _completed(self, reason: FinishReason, now: float) -> Completion:
         tokens, spent = tuple(self.context[self.prompt_tokens :]), self.spent

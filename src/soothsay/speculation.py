@@ -47,6 +47,10 @@ class Speculation:
         self._close(request.readers)
         self._policy.forget(request)
 
+    def debt_seconds(self, request: Request) -> float | None:
+        """Give what drafts have cost a request so far, below 0 where they saved; None where no books are kept."""
+        return self._policy.debt_seconds(request)
+
     def propose(self, turns: Sequence[Turn[Request]]) -> Proposal:
         """Choose and draft for the turns that decode."""
         views = {place: self._view(turn) for place, turn in enumerate(turns) if turn.decoding}

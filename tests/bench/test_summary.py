@@ -4,9 +4,9 @@ import pytest
 
 from soothsay.bench.prompts import Prompt
 from soothsay.bench.run import Pair, Side
-from soothsay.bench.summary import by_category, by_position, summarise, time_share
+from soothsay.bench.summary import by_category, summarise, time_share
 from soothsay.completion import Completion, Stats
-from soothsay.record import Drafted, Record
+from soothsay.record import Drafted, Record, by_position
 
 
 def answer(tokens: int, seconds: float, first: float = 1.0, drafted: int = 0, accepted: int = 0) -> Completion:

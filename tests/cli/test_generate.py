@@ -76,6 +76,7 @@ def test_defaults() -> None:
         "gamma": "auto",
         "verify": "coupled",
         "threads": None,
+        "trace": None,
     }
     assert FakeEngine.asked == {"prompt": "hi", "sampling": Sampling(), "raw": False, "system": None}
 
@@ -95,7 +96,8 @@ def test_every_option_arrives() -> None:
     )
     more = "--seed 5 --stop A --stop B --raw --system S --verify block --threads 3"
     assert run("hi", *options.split(), *more.split()).exit_code == 0
-    assert FakeEngine.made == {"model": "m.gguf", "draft": "d.gguf", "gamma": 7, "verify": "block", "threads": 3}
+    made = {"model": "m.gguf", "draft": "d.gguf", "gamma": 7, "verify": "block", "threads": 3}
+    assert FakeEngine.made == made | {"trace": None}
     assert FakeEngine.asked == {
         "prompt": "hi",
         "sampling": Sampling(0.5, 3, 0.9, 0.1, 5, 9, ("A", "B")),

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ def read(path: Path | None = None, categories: Sequence[str] = (), count: int | 
     asked (the form of Spec-Bench, arXiv 2401.07851). None reads the built-in ones. Raises OptionError for a file that
     is not there, a category that it does not have, or a count below 1; PromptError for a line of another form.
     """
-    if count is not None and count < 1:
-        raise OptionError(f"count is {count}; it must be at least 1")
+    if count is not None:
+        _check_count(count)
     found = list(_lines(path or BUILT_IN))
     known = list(dict.fromkeys(prompt.category for prompt in found))
     if strange := [name for name in categories if name not in known]:
@@ -38,6 +38,19 @@ def read(path: Path | None = None, categories: Sequence[str] = (), count: int | 
     if not wanted:
         raise PromptError(f"{path} has no prompts; it must have one at least")
     return wanted
+
+
+def spread(found: Sequence[Prompt], count: int) -> list[Prompt]:
+    """Take `count` prompts from all categories in turn, the first of each, then the second of each.
+
+    Raises OptionError for a count below 1.
+    """
+    _check_count(count)
+    by_category: dict[str, list[Prompt]] = {}
+    for prompt in found:
+        by_category.setdefault(prompt.category, []).append(prompt)
+    rounds = chain.from_iterable(zip_longest(*by_category.values()))
+    return list(islice((prompt for prompt in rounds if prompt is not None), count))
 
 
 def batches(prompts: Sequence[Prompt], size: int) -> list[tuple[Prompt, ...]]:
@@ -49,6 +62,11 @@ def batches(prompts: Sequence[Prompt], size: int) -> list[tuple[Prompt, ...]]:
         alike = tuple(group)
         cut += [alike[start : start + size] for start in range(0, len(alike), size)]
     return cut
+
+
+def _check_count(count: int) -> None:
+    if count < 1:
+        raise OptionError(f"count is {count}; it must be at least 1")
 
 
 def _of(prompts: Sequence[Prompt], category: str) -> list[Prompt]:

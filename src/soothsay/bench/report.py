@@ -5,22 +5,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from soothsay.bench.cost import CostReport
 from soothsay.bench.run import Pair
 from soothsay.bench.summary import Summary, by_category, summarise, time_share
+from soothsay.terminal import number, table
 
 _SAME = {True: "identical", False: "DIFFERENT", None: "another draw of the same law"}
-WIDTH = 120
-"""Of tables that go to a file."""
-
-
-def console() -> Console:
-    """Give standard output, wide enough for a table when it is not a terminal."""
-    terminal = Console(highlight=False)
-    return terminal if terminal.is_terminal else Console(highlight=False, width=WIDTH)
 
 
 def cost_object(report: CostReport) -> dict[str, Any]:
@@ -34,7 +26,7 @@ def cost_object(report: CostReport) -> dict[str, Any]:
 def cost_table(report: CostReport) -> Table:
     """Draw what a pass of each number of rows costs, over what the machine could do."""
     bandwidth, peak = report.read_bandwidth_bytes_per_second, report.peak_products_per_second
-    table = _table(
+    drawn = table(
         f"{report.model}: {report.isa}, {report.threads} threads, after {report.context} tokens",
         ("rows", "milliseconds", "v", "products/s", "share of the limit"),
         caption=f"a pass reads {_si(report.bytes_per_pass)}B; a plain read {_si(bandwidth)}B/s, "
@@ -42,8 +34,8 @@ def cost_table(report: CostReport) -> Table:
     )
     for row in report.rows:
         shares = (f"{row.v:.2f}", _si(row.products_per_second), f"{row.roofline_share:.2f}")
-        table.add_row(str(row.rows), f"{1000 * row.seconds:.2f}", *shares)
-    return table
+        drawn.add_row(str(row.rows), f"{1000 * row.seconds:.2f}", *shares)
+    return drawn
 
 
 def run_object(
@@ -59,7 +51,7 @@ def run_object(
 
 def run_table(pairs: Sequence[Pair]) -> Table:
     """Draw what drafts saved, by category and in all."""
-    shares = ", ".join(f"{name} {_number(share)}" for name, share in time_share(pairs).items())
+    shares = ", ".join(f"{name} {number(share)}" for name, share in time_share(pairs).items())
     heads = (
         "category",
         "prompts",
@@ -72,23 +64,23 @@ def run_table(pairs: Sequence[Pair]) -> Table:
         "accepted",
         "by place",
     )
-    table = _table("plain and speculative decoding in turn", heads, caption=f"time: {shares}")
+    drawn = table("plain and speculative decoding in turn", heads, caption=f"time: {shares}")
     summaries = by_category(pairs)
     for name, summary in summaries.items():
-        table.add_row(name, *_cells(summary))
+        drawn.add_row(name, *_cells(summary))
     if len(summaries) > 1:
-        table.add_section()
-        table.add_row("all", *_cells(summarise(pairs)))
-    return table
+        drawn.add_section()
+        drawn.add_row("all", *_cells(summarise(pairs)))
+    return drawn
 
 
 def line(pair: Pair) -> str:
     """Give the line that tells of one batch while the others wait."""
     first = [f"{side.answers[0].stats.first_token_seconds:.2f}" for side in (pair.plain, pair.drafted)]
     return (
-        f"{pair.category} {pair.name}: {_number(pair.plain.tokens_per_second, 1)} tokens/s plain, "
-        f"{_number(pair.drafted.tokens_per_second, 1)} with drafts, speedup {_number(pair.speedup)} of "
-        f"{_number(pair.bound)} possible, first token after {' and '.join(first)} s, "
+        f"{pair.category} {pair.name}: {number(pair.plain.tokens_per_second, 1)} tokens/s plain, "
+        f"{number(pair.drafted.tokens_per_second, 1)} with drafts, speedup {number(pair.speedup)} of "
+        f"{number(pair.bound)} possible, first token after {' and '.join(first)} s, "
         f"{_SAME[pair.identical]}"
     )
 
@@ -97,26 +89,15 @@ def _cells(summary: Summary) -> tuple[str, ...]:
     spread = summary.speedup_interval
     return (
         f"{summary.prompts} DIFFERENT" if summary.identical is False else str(summary.prompts),
-        _number(summary.speedup),
+        number(summary.speedup),
         f"{spread[0]:.2f} to {spread[1]:.2f}" if spread is not None else "-",
-        _number(summary.bound_share),
-        _number(summary.plain_tokens_per_second, 1),
-        _number(summary.tokens_per_second, 1),
-        _number(summary.tokens_per_step),
-        _number(summary.acceptance_rate),
-        " ".join(_number(share) for share in summary.acceptance_by_position[:8]),
+        number(summary.bound_share),
+        number(summary.plain_tokens_per_second, 1),
+        number(summary.tokens_per_second, 1),
+        number(summary.tokens_per_step),
+        number(summary.acceptance_rate),
+        " ".join(number(share) for share in summary.acceptance_by_position[:8]),
     )
-
-
-def _table(title: str, heads: Sequence[str], caption: str) -> Table:
-    table = Table(title=title, caption=caption, title_style="", caption_style="dim")
-    for place, head in enumerate(heads):
-        table.add_column(head, justify="left" if place == 0 else "right")
-    return table
-
-
-def _number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _si(value: float) -> str:

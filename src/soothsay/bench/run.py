@@ -12,7 +12,7 @@ from soothsay.completion import Completion
 from soothsay.draft.model import ModelDrafter
 from soothsay.engine import Engine
 from soothsay.errors import ContextFull, OptionError
-from soothsay.record import Record
+from soothsay.record import Record, Watch
 from soothsay.sampling import Sampling
 from soothsay.schedule.policy import FixedGamma
 from soothsay.verify.rules import Rule
@@ -90,9 +90,16 @@ class Pair:
 class _Way:
     """One way of answering; it keeps no prefix of what it answered, or a second round would begin elsewhere."""
 
-    def __init__(self, parts: Parts, rule: Rule) -> None:
+    def __init__(self, parts: Parts, rule: Rule, trace: Watch | None = None) -> None:
         self._steps: list[Record] = []
-        self._engine = Engine.of(parts, verify=rule, kept_prefixes=0, watch=self._steps.append)
+        self._trace = trace
+        details = trace is not None
+        self._engine = Engine.of(parts, verify=rule, kept_prefixes=0, watch=self._watch, details=details)
+
+    def _watch(self, step: Record) -> None:
+        self._steps.append(step.brief())
+        if self._trace is not None:
+            self._trace(step)
 
     def answer(self, texts: Sequence[str], sampling: Sampling) -> Side:
         self._steps.clear()
@@ -107,13 +114,16 @@ class _Way:
 class Contest:
     """A target with its drafters against the same target alone."""
 
-    def __init__(self, parts: Parts, rule: Rule) -> None:
-        """Takes the parts of an engine; raises OptionError where none of them drafts."""
+    def __init__(self, parts: Parts, rule: Rule, trace: Watch | None = None) -> None:
+        """Takes the parts of an engine; raises OptionError where none of them drafts.
+
+        `trace` hears of the steps with drafts, in detail.
+        """
         if not parts.drafters:
             raise OptionError("there is nothing to compare: draft must not be none")
         self._rule = rule
         self._plain = _Way(replace(parts, drafters={}, policy=FixedGamma(None, 0)), rule)
-        self._drafted = _Way(parts, rule)
+        self._drafted = _Way(parts, rule, trace)
         models = {name: one.model for name, one in parts.drafters.items() if isinstance(one, ModelDrafter)}
         self._quiet = {name: QuietPasses(model) for name, model in models.items()}
 
@@ -149,10 +159,15 @@ class Contest:
 
 
 def contest(
-    model: str | Path, draft: str | Path, gamma: Gamma, threads: int | None = None, verify: str = Rule.COUPLED
+    model: str | Path,
+    draft: str | Path,
+    gamma: Gamma,
+    threads: int | None = None,
+    verify: str = Rule.COUPLED,
+    trace: Watch | None = None,
 ) -> Contest:
     """Load a target and its drafters; options and errors as of `Engine`, and OptionError when nobody would draft."""
     clock = time.perf_counter
     rule = Rule(verify)
     parts = assemble(model, draft, gamma, threads=threads, top_k=DRAFT_TOP_K, requantise=True, clock=clock)
-    return Contest(parts, rule)
+    return Contest(parts, rule, trace)

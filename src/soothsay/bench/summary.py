@@ -1,13 +1,13 @@
 """From pairs of answers to the figures that are reported."""
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from soothsay.bench.prompts import Prompt
 from soothsay.bench.run import Pair
 from soothsay.bench.statistics import interval, median
-from soothsay.record import Drafted
+from soothsay.record import Drafted, by_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +71,6 @@ def time_share(pairs: Sequence[Pair]) -> dict[str, float | None]:
     }
     spent["rest"] = max(0.0, total - sum(spent.values()))
     return {name: seconds / total if total > 0 else None for name, seconds in spent.items()}
-
-
-def by_position(drafts: Iterable[Drafted]) -> tuple[float, ...]:
-    """Give the share of drafted tokens that were kept, at each position of a draft."""
-    tried: list[int] = []
-    kept: list[int] = []
-    for draft in drafts:
-        for counts, length in ((tried, draft.drafted), (kept, draft.accepted)):
-            counts += [0] * (draft.drafted - len(counts))
-            for place in range(length):
-                counts[place] += 1
-    return tuple(accepted / drafted for accepted, drafted in zip(kept, tried, strict=True))
 
 
 def _drafts(pairs: Sequence[Pair]) -> Iterator[Drafted]:

@@ -9,6 +9,7 @@ import typer
 
 from soothsay.cli.guard import guard
 from soothsay.cli.options import gamma_of, integers, words
+from soothsay.cli.tracing import tracing
 
 bench = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure it yourself.")
 
@@ -36,10 +37,11 @@ def cost(
     with guard():
         from soothsay.bench import report
         from soothsay.bench.cost import measure
+        from soothsay.terminal import console
 
         found = measure(model, context=context, rows=integers(rows, "rows"), threads=threads, rounds=rounds)
         if not as_json:
-            report.console().print(report.cost_table(found))
+            console().print(report.cost_table(found))
         print(json.dumps(report.cost_object(found)))
 
 
@@ -69,6 +71,9 @@ def run(
     batch: Annotated[int, typer.Option(help="Answer N prompts at a time; a batch is then what is timed.")] = 1,
     rounds: Annotated[int, typer.Option(help="How often all prompts are asked; a prompt counts as its median.")] = 1,
     threads: Annotated[int | None, THREADS] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what each step with drafts did, for `soothsay trace`.")
+    ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Answer prompts with and without drafts, in turn, and compare the two.
@@ -82,17 +87,20 @@ def run(
         from soothsay.bench import report
         from soothsay.bench.prompts import batches, read
         from soothsay.bench.run import contest
+        from soothsay.terminal import console
 
         asked = batches(read(prompts, words(categories, "categories"), count), batch)
         sampling = Sampling(temperature=temperature, seed=seed, max_tokens=max_tokens)
-        ways = contest(model, draft, gamma_of(gamma), threads, verify)
-        ways.warm_up()
-        pairs = []
-        for pair in ways.pairs(asked, sampling, rounds):
-            pairs.append(pair)
-            print(report.line(pair), file=sys.stderr, flush=True)
+        options = {"model": model, "draft": draft, "gamma": gamma_of(gamma), "verify": verify}
+        with tracing(trace, options) as tracer:
+            ways = contest(model, draft, gamma_of(gamma), threads, verify, tracer)
+            ways.warm_up()
+            pairs = []
+            for pair in ways.pairs(asked, sampling, rounds):
+                pairs.append(pair)
+                print(report.line(pair), file=sys.stderr, flush=True)
         if not as_json:
-            report.console().print(report.run_table(pairs))
+            console().print(report.run_table(pairs))
         found = report.run_object(pairs, model=model, draft=draft, temperature=temperature, verify=verify)
         print(json.dumps(found))
         if found["identical"] is False:

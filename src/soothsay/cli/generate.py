@@ -4,12 +4,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from soothsay.cli.guard import guard
 from soothsay.cli.options import biases, gamma_of, integers
+from soothsay.cli.tracing import tracing
 from soothsay.errors import ContextFull, EmptyPrompt, OptionError, PromptError
 
 if TYPE_CHECKING:
@@ -73,6 +75,9 @@ def generate(
         str, typer.Option(metavar="coupled|block|token", help="The rule that keeps the answer the model's own.")
     ] = "coupled",
     threads: Annotated[int | None, typer.Option(help="Worker threads.", show_default="all cores")] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what each step did; `soothsay trace show` reads it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the text.")] = False,
 ) -> None:
     """Answer a prompt: stream the text, then one line of figures.
@@ -107,14 +112,17 @@ def generate(
         )
         if logprobs is not None and not as_json:
             raise OptionError("logprobs has no place in a text; give --json too")
-        engine = Engine(model, draft=draft, gamma=gamma_of(gamma), verify=verify, threads=threads)
         options = {"model": model, "draft": draft, "gamma": gamma_of(gamma), "verify": verify}
-        if n != 1:
-            _show_all(lambda: engine.samples(text, n, sampling, raw=raw, system=system), options if as_json else None)
-        elif as_json:
-            _print_json(engine.stream(text, sampling, raw=raw, system=system), options)
-        else:
-            _show(engine.stream(text, sampling, raw=raw, system=system))
+        with tracing(trace, options) as tracer:
+            engine = Engine(model, draft=draft, gamma=gamma_of(gamma), verify=verify, threads=threads, trace=tracer)
+            if n != 1:
+                _show_all(
+                    lambda: engine.samples(text, n, sampling, raw=raw, system=system), options if as_json else None
+                )
+            elif as_json:
+                _print_json(engine.stream(text, sampling, raw=raw, system=system), options)
+            else:
+                _show(engine.stream(text, sampling, raw=raw, system=system))
 
 
 def _ids(text: str | None, option: str) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Options that arrive as text and are more than that."""
 
+import math
 from collections.abc import Iterable
 from typing import Literal
 
@@ -21,6 +22,18 @@ def integers(text: str, option: str) -> list[int]:
     if wrong := [part for part in parts if not _is_whole(part)]:
         raise OptionError(f"{option} has {wrong[0]!r}; it must be whole numbers with commas between them, as 1,2,4")
     return [int(part) for part in parts]
+
+
+def numbers(texts: Iterable[str], option: str) -> list[float]:
+    """Read numbers between commas, 0 or more, of one text or several; OptionError, naming the option, for else."""
+    try:
+        found = [float(part) for text in texts for part in text.split(",")]
+        if all(0 <= number < math.inf for number in found):
+            return found
+    except ValueError:
+        pass
+    given = ",".join(texts)
+    raise OptionError(f"{option} is {given!r}; it must be numbers from 0 up with commas between them, as 0,0.7,1")
 
 
 def words(text: str | None, option: str) -> list[str]:

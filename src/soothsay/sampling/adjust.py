@@ -85,18 +85,22 @@ class Laws(Sequence[Law]):
     ) -> None:
         self._rows, self._sampling = rows, sampling
         self._adjust, self._drafted = adjust, drafted
-        self._known: dict[int, Law] = {}
+        self._made: dict[int, Law] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, place: int) -> Law:  # type: ignore[override]  # no slices
-        if place not in self._known:
+        if place not in self._made:
             row = self._rows[place]
             if self._adjust is not None:
                 row = self._adjust(row, self._drafted[:place])
-            self._known[place] = law(row, self._sampling)
-        return self._known[place]
+            self._made[place] = law(row, self._sampling)
+        return self._made[place]
+
+    def known(self, place: int) -> bool:
+        """Tell whether somebody has asked for a law already, so that it costs nothing more."""
+        return place in self._made
 
 
 def _check_tokens(sampling: Sampling, vocab_size: int) -> None:

@@ -93,6 +93,10 @@ class Controller:
         if step.other_rows == 0:
             self._target.observe(costs.sequences + drafted, costs.context, step.target_seconds, costs.sequences)
 
+    def debt_seconds(self, request: Hashable) -> float:
+        """Give what speculation has cost a request so far, below 0 where it saved."""
+        return self._ledgers.get(request, Ledger()).debt
+
     def forget(self, request: Hashable) -> None:
         """Drop what is known of a request that ended."""
         self._ledgers.pop(request, None)

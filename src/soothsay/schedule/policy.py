@@ -16,6 +16,10 @@ class Policy(Protocol):
 
     def observe(self, step: Step) -> None: ...
 
+    def debt_seconds(self, request: Hashable) -> float | None:
+        """Give what speculation has cost a request so far, below 0 where it saved; None where no books are kept."""
+        ...
+
     def forget(self, request: Hashable) -> None: ...
 
 
@@ -31,6 +35,9 @@ class FixedGamma:
 
     def observe(self, step: Step) -> None:
         pass
+
+    def debt_seconds(self, request: Hashable) -> float | None:
+        return None
 
     def forget(self, request: Hashable) -> None:
         pass
