@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = {"numpy", "gguf", "tokenizers", "jinja2", "soothsay.engine", "soothsay._native", "soothsay.bench.run"}
+HEAVY = {"numpy", "scipy", "gguf", "tokenizers", "jinja2", "soothsay.engine", "soothsay._native", "soothsay.bench.run"}
 CODE = """
 import sys
 from soothsay.cli import main
@@ -16,7 +16,9 @@ finally:
 """
 
 
-@pytest.mark.parametrize("arguments", ["--help", "generate --help", "bench --help", "bench run --help"])
+@pytest.mark.parametrize(
+    "arguments", ["--help", "generate --help", "audit --help", "trace show --help", "bench run --help"]
+)
 def test_nothing_heavy_is_loaded_for_help(arguments: str) -> None:
     run = subprocess.run([sys.executable, "-c", CODE, *arguments.split()], capture_output=True, text=True, check=True)
     *shown, modules = run.stdout.splitlines()

@@ -34,6 +34,9 @@ class Plan:
         """Raise OptionError for what cannot be done."""
         if self.samples < law.CLEAR_RUNS:
             raise OptionError(f"samples is {self.samples}; it must be at least {law.CLEAR_RUNS}")
+        if wrong := [gamma for gamma in self.gammas if gamma < 1]:
+            raise OptionError(f"gamma has {wrong[0]}; an audit needs drafts of 1 token or more")
+        Sampling(seed=self.seed)
         room = subject.model.max_length - max(map(len, subject.prompts)) - 1
         if not 1 <= self.max_tokens <= room:
             raise OptionError(f"max_tokens is {self.max_tokens}; beside these prompts it must be from 1 to {room}")

@@ -74,7 +74,7 @@ def audit(
         if report.laws:
             screen.print(show.law_table(report))
         for line in show.verdict(report):
-            screen.print(line, markup=False)
+            screen.print(line, markup=False, soft_wrap=True)
         if json_file is not None:
             json_file.write_text(json.dumps(show.as_object(report), indent=1) + "\n", encoding="utf-8")
         if html_file is not None:
