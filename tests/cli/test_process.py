@@ -27,15 +27,23 @@ from soothsay.cli import main
 main()
 """
 WAIT = "threading.Event().wait()"
+HEARS_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 FLOOD = "yield from (N(text='x' * 1000, token=1, source='model', completion=None) for _ in range(10_000))"
 
 
 def start(code: str, *arguments: str) -> "subprocess.Popen[bytes]":
-    """Start the command line in a plain locale, where Python would otherwise write ASCII."""
+    """Start the command line in a plain locale, where Python would otherwise write ASCII.
+
+    What a shell starts in the background ignores interrupts, these tests perhaps; the program must not inherit that.
+    """
     environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [sys.executable, "-c", code, "generate", *arguments], stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+        [sys.executable, "-c", HEARS_INTERRUPTS + code, "generate", *arguments],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        env=environment,
     )
 
 

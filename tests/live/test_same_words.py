@@ -24,16 +24,16 @@ THINGS = (
     "a loop in Python",
     "rain and rain again",
 )
-PROMPTS = [f"{word} {thing}." for word in WORDS for thing in THINGS]
+PROMPTS = [f"Say it again: {word} {thing}, {word} {thing}, {word}" for word in WORDS for thing in THINGS]
 STACK = Sampling(
-    temperature=0.9,
+    temperature=0.7,
     seed=11,
     max_tokens=20,
     top_k=60,
     top_p=0.97,
     min_p=0.005,
-    repetition_penalty=1.1,
-    frequency_penalty=0.2,
+    repetition_penalty=1.02,
+    frequency_penalty=0.1,
     presence_penalty=0.1,
     logit_bias={28: -0.5, 30: 0.5, 198: 0.3},
     banned_tokens=(17, 42),
@@ -57,5 +57,6 @@ def test_fifty_answers_are_the_same(plain: list[tuple[int, ...]], draft: str, ga
     engine = Engine("smollm2-135m", draft=draft, gamma=gamma)
     answers = engine.generate(PROMPTS, STACK)
     assert [answer.tokens for answer in answers] == plain
-    assert sum(answer.stats.drafted for answer in answers) > 20
+    if gamma != "auto":  # which guesses nothing that would not pay
+        assert sum(answer.stats.accepted for answer in answers) > 20
     assert len(plain) == 50
