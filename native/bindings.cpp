@@ -275,6 +275,7 @@ NB_MODULE(_native, m) {
             return s.law.score(token);
         }, nb::arg("token"))
         .def("mass", [](const BoundSoftmax& s) { return s.law.mass(); }, Released())
+        .def("mass_near", [](const BoundSoftmax& s) { return s.law.mass_near(); }, Released())
         .def("above", above, nb::arg("floor"), "Ids and scores of the tokens whose finite score is at least floor.")
         .def("draw_gumbel", [](const BoundSoftmax& s, uint64_t state) { return s.law.draw_gumbel(state); }, nb::arg("state"), Released())
         .def("owed", [](const BoundSoftmax& s, double survival, const Tokens& tokens, const Masses& masses) {

@@ -41,6 +41,13 @@ double Softmax::mass() const {
     return mass_;
 }
 
+double Softmax::mass_near() const {
+    const float best = float(most_), inverse = float(std::min<double>(inverse_, std::numeric_limits<float>::max()));
+    double mass = 0;
+    for (long g = 0; g < long(group_most_.size()); g++) mass += kernels_.weigh_near(group(g), best, inverse);
+    return mass;
+}
+
 std::vector<Candidate> Softmax::above(double floor) const {
     std::vector<Candidate> found;
     for (long g = 0; g < long(group_most_.size()); g++) {

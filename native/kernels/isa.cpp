@@ -19,7 +19,8 @@ const Kernels& JOIN(SOOTHSAY_ISA, _kernels)() {
     static constexpr Kernels kernels = {
         NAME_OF(SOOTHSAY_ISA), quantise,  product,   rms_norm,    add_row, swiglu,
         rotate,                scale_row, store_key, store_value, attend,  combine,
-        requantise,            most_of,   weigh,     may_beat,  read,        dot_products,
+        requantise,            most_of,   weigh,     weigh_near,  may_beat, read,
+        dot_products,
     };
     return kernels;
 }

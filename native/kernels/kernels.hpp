@@ -81,6 +81,8 @@ struct Kernels {
     float (*most_of)(const float* logits);
     // weights = e^((logit - best) * inverse), and their sum.
     double (*weigh)(const float* logits, double best, double inverse, double* weights);
+    // That sum in float32, to about six digits.
+    float (*weigh_near)(const float* logits, float best, float inverse);
     // bounds: what (logit - best) * inverse plus Gumbel noise cannot exceed, with the noise of the words that SplitMix64
     // gives from `state` on. Tells whether one of them is at least `to_beat`.
     bool (*may_beat)(double to_beat, const float* logits, double best, double inverse, uint64_t state, double* bounds);

@@ -52,6 +52,12 @@ inline double weigh(const float* logits, double best, double inverse, double* we
     return lanes[0];
 }
 
+inline float weigh_near(const float* logits, float best, float inverse) {
+    F sum = zero();
+    for (int i = 0; i < SAMPLING_GROUP; i += W) sum = add(sum, exp(mul(sub(load(logits + i), set(best)), set(inverse))));
+    return reduce_add(sum);
+}
+
 // With u a token's uniform number, its noise -log(-log u) is at most -log(1 - u), and log2 of a float is at least its
 // bits read as an integer, scaled: log2(1 + m) >= m.
 inline bool may_beat(double to_beat, const float* logits, double best, double inverse, uint64_t state, double* bounds) {

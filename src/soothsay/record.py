@@ -1,6 +1,5 @@
 """What one step of an engine did, for those who measure and for those who want to see it."""
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -53,7 +52,7 @@ class Details:
         """The target's probability of each drafted token, None where the verdict came without it."""
         laws = self.kept.laws
         return tuple(
-            math.exp(laws[place].log_probability(token)) if laws.known(place) else None
+            laws[place].probability(token) if laws.known(place) else None
             for place, token in enumerate(self.draft.tokens)
         )
 
@@ -63,7 +62,7 @@ class Details:
         tokens, laws = self.draft.tokens, self.draft.laws
         if laws is None:
             return (1.0,) * len(tokens)
-        return tuple(math.exp(law.log_probability(token)) for law, token in zip(laws, tokens, strict=True))
+        return tuple(law.probability(token) for law, token in zip(laws, tokens, strict=True))
 
     @property
     def own(self) -> Own | None:

@@ -292,3 +292,13 @@ print(*(draw_coupled(got, Noise(seed), 0) for seed in range(50)))
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     here = law(np.random.default_rng(1).normal(size=5000).astype(np.float32), WARM)
     assert run.stdout.split() == [str(draw_coupled(here, Noise(seed), 0)) for seed in range(50)]
+
+
+@pytest.mark.parametrize("isa", _native.instruction_sets())
+@pytest.mark.parametrize("vocab", [1, 63, 64, 65, 1000])
+def test_a_probability_in_a_hurry_has_six_digits(isa: str, vocab: int) -> None:
+    for name, row in rows(vocab).items():
+        whole = law_through(isa, row)
+        for token in (0, vocab // 2, vocab - 1, int(row.argmax())):
+            right = math.exp(whole.log_probability(token))
+            assert whole.probability(token) == pytest.approx(right, rel=2e-6, abs=1e-30), (name, token)

@@ -38,7 +38,7 @@ class Adjustment:
         `end_ids` are the tokens that end its answer.
         """
         _check_tokens(sampling, vocab_size)
-        steps = tuple(_steps(sampling, context, prompt_tokens, end_ids))
+        steps = tuple(_steps(sampling, context, prompt_tokens, vocab_size, end_ids))
         return cls(steps, vocab_size) if steps else None
 
     def __call__(self, row: NDArray[np.floating], drafted: Sequence[int] = ()) -> Row:
@@ -116,7 +116,9 @@ def _beyond(best: float) -> str:
     return f"the sampler's options make a logit {best}; penalties and biases must keep it a finite float32"
 
 
-def _steps(sampling: Sampling, context: Sequence[int], prompt_tokens: int, end_ids: Collection[int]) -> Iterable[_Step]:
+def _steps(
+    sampling: Sampling, context: Sequence[int], prompt_tokens: int, vocab_size: int, end_ids: Collection[int]
+) -> Iterable[_Step]:
     """Give the steps that are switched on, in the order in which they act: transformers' own where it has them."""
     tally = Tally(context, prompt_tokens)
     if sampling.logit_bias:
@@ -130,7 +132,7 @@ def _steps(sampling: Sampling, context: Sequence[int], prompt_tokens: int, end_i
     if sampling.min_tokens and end_ids:
         yield _not_before(prompt_tokens + sampling.min_tokens, _ban(end_ids), context)
     if sampling.allowed_tokens is not None:
-        yield _allow(sampling.allowed_tokens)
+        yield _allow(sampling.allowed_tokens, vocab_size)
     for processor in sampling.processors:
         yield _process(processor, context)
 
@@ -181,13 +183,12 @@ def _not_before(length: int, ban: _Step, context: Sequence[int]) -> _Step:
     return step
 
 
-def _allow(tokens: Collection[int]) -> _Step:
-    ids = _array(tokens)
+def _allow(tokens: Collection[int], vocab_size: int) -> _Step:
+    others = np.ones(vocab_size, np.bool_)
+    others[_array(tokens)] = False
 
     def step(row: Row, drafted: Sequence[int]) -> Row:
-        kept = row[ids]
-        row[:] = -math.inf
-        row[ids] = kept
+        np.putmask(row, others, -math.inf)
         return row
 
     return step

@@ -51,6 +51,10 @@ class Law:
         inside = place < len(self.ids) and self.ids[place] == token
         return float(self.log_probabilities[place]) if inside else -math.inf
 
+    def probability(self, token: int) -> float:
+        """Give p(token) to about six digits, which may take less time than all of them."""
+        return math.exp(self.log_probability(token))
+
     def likeliest(self) -> int:
         """Give the token with the highest probability, the lowest id on ties."""
         return int(self.ids[self.log_probabilities.argmax()])
@@ -82,6 +86,9 @@ class WholeLaw(Law):
 
     def log_probability(self, token: int) -> float:
         return self._row.score(token) - math.log(self._row.mass())
+
+    def probability(self, token: int) -> float:
+        return math.exp(self._row.score(token)) / self._row.mass_near()
 
     def likeliest(self) -> int:
         return self._row.best

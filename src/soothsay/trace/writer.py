@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 from soothsay.errors import OptionError, TraceError
 from soothsay.record import Details, Drafted, Record
@@ -15,6 +15,9 @@ from soothsay.request import Request
 
 SCHEMA = 1
 """To be raised when a reader of the lines before it would misread those after it. See docs/traces.md."""
+
+
+_JSON = json.JSONEncoder(separators=(",", ":"))
 
 
 class Tracer:
@@ -30,7 +33,7 @@ class Tracer:
     def __init__(self, path: str | Path, about: Mapping[str, object] | None = None) -> None:
         self._path = Path(path)
         try:
-            self._file: TextIO = self._path.open("a", encoding="utf-8", buffering=1)
+            self._file = self._path.open("ab", buffering=0)
         except OSError as error:
             raise OptionError(f"trace is {str(path)!r}, which cannot be written: {error.strerror}") from None
         self._about = about or {}
@@ -74,7 +77,9 @@ class Tracer:
         if self._failure is not None:
             return
         try:
-            self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+            left = memoryview(f"{_JSON.encode(line)}\n".encode())
+            while left:
+                left = left[self._file.write(left) :]
         except OSError as error:
             self._failure = error
 
