@@ -13,11 +13,15 @@ from soothsay.audit.stages import Stage
 from soothsay.audit.subject import Subject, Way
 from soothsay.audit.witness import Witness
 from soothsay.completion import Completion
+from soothsay.engine import Engine
 from soothsay.record import Details, Record
 from soothsay.sampling import Law, Sampling
 
 TIE = 0.05
 """Logits that differ by more are not the same up to rounding."""
+
+ROUNDING = 1e-3
+"""Two best logits that are closer can change places by rounding alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +64,16 @@ class Equality:
 
 
 def compare(
-    subject: Subject, oracle: Oracle, way: Way, options: str, sampling: Sampling, plain: Sequence[Tokens]
+    subject: Subject,
+    oracle: Oracle,
+    way: Way,
+    engine: Engine,
+    options: str,
+    sampling: Sampling,
+    plain: Sequence[Tokens],
 ) -> Equality:
-    """Answer all prompts one way, beside the plain answers."""
-    said = _answers(subject, way, sampling)
+    """Answer all prompts with the engine of a way, beside the plain answers."""
+    said = _answers(subject, way, engine, sampling)
     stats = [answer.stats for answer in said]
     return Equality(
         way=str(way),
@@ -77,8 +87,8 @@ def compare(
     )
 
 
-def _answers(subject: Subject, way: Way, sampling: Sampling, watch: "_Seen | None" = None) -> list[Completion]:
-    engine, prompts = subject.engine(way, watch=watch), [list(prompt) for prompt in subject.prompts]
+def _answers(subject: Subject, way: Way, engine: Engine, sampling: Sampling) -> list[Completion]:
+    prompts = [list(prompt) for prompt in subject.prompts]
     if way.batched:
         return engine.generate(prompts, sampling)
     return [engine.generate(prompt, sampling) for prompt in prompts]
@@ -87,30 +97,51 @@ def _answers(subject: Subject, way: Way, sampling: Sampling, watch: "_Seen | Non
 def _differences(
     subject: Subject, oracle: Oracle, way: Way, sampling: Sampling, said: Sequence[Tokens], plain: Sequence[Tokens]
 ) -> Iterator[Difference]:
-    for number, (mine, theirs) in enumerate(zip(said, plain, strict=True)):
-        if mine != theirs:
-            yield _difference(subject, oracle, way, sampling, number, mine, theirs)
+    """Trace each difference in a fresh engine; one that is not there has to do with what the first one had kept."""
+    if list(said) == list(plain):
+        return
+    fresh = [answer.tokens for answer in _answers(subject, way, subject.engine(way), sampling)]
+    for number, (mine, again, theirs) in enumerate(zip(said, fresh, plain, strict=True)):
+        if again != theirs:
+            yield _difference(subject, oracle, way, sampling, number, again, theirs)
+        elif mine != theirs:
+            place = _parting(mine, theirs)
+            margin = _margin(oracle.row([*subject.prompts[number], *theirs[:place]]))
+            traced = _Traced("forward", ROUNDING) if margin <= ROUNDING else _Traced("cache")
+            yield _told(subject, number, place, mine, theirs, margin, traced)
 
 
 def _difference(
     subject: Subject, oracle: Oracle, way: Way, sampling: Sampling, number: int, mine: Tokens, theirs: Tokens
 ) -> Difference:
-    """Find where two answers part, and go that way once more to see what the engine had before it there."""
-    place = next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), min(len(mine), len(theirs)))
+    """Go the way once more to see what the engine had before it where two answers part."""
+    place = _parting(mine, theirs)
     context = [*subject.prompts[number], *theirs[:place]]
     seen = _Seen(subject.target(way), number, len(context))
-    again = _answers(subject, way, sampling, seen)[number].tokens
+    _answers(subject, way, subject.engine(way, watch=seen), sampling)
     row = oracle.row(context)
-    traced = _Traced("forward") if again == theirs else _trace(seen, oracle, context, row, sampling, place)
+    traced = _trace(seen, oracle, context, row, sampling, place)
+    return _told(subject, number, place, mine, theirs, _margin(row), traced)
+
+
+def _told(
+    subject: Subject, number: int, place: int, mine: Tokens, theirs: Tokens, margin: float, traced: "_Traced"
+) -> Difference:
     return Difference(
         prompt=number,
-        position=len(context),
+        position=len(subject.prompts[number]) + place,
         token=mine[place] if place < len(mine) else None,
         plain=theirs[place] if place < len(theirs) else None,
-        margin=_margin(row),
+        margin=margin,
         stage=traced.stage,
-        tie=traced.apart <= TIE and _margin(row) <= 2 * traced.apart,
+        tie=traced.apart <= TIE and margin <= 2 * traced.apart,
     )
+
+
+def _parting(mine: Tokens, theirs: Tokens) -> int:
+    """Give the first place where two answers are not the same."""
+    pairs = enumerate(zip(mine, theirs, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(mine), len(theirs)))
 
 
 class _Traced(NamedTuple):

@@ -22,12 +22,13 @@ class Oracle:
     def __init__(self, model: Model, end_ids: frozenset[int]) -> None:
         self._model = model
         self.end_ids = end_ids
+        self._read_prompts: dict[Tokens, Slot] = {}
 
     def answer(self, prompt: Sequence[int], sampling: Sampling) -> Tokens:
         """Give the coupled (at temperature 0: greedy) answer; `sampling` needs a seed."""
         assert sampling.seed is not None
         context, noise = list(prompt), Noise(sampling.seed, sampling.sample)
-        with self._slot() as slot:
+        with self._slot(self._prompt(tuple(prompt))) as slot:
             while len(context) < len(prompt) + sampling.max_tokens and len(context) < self._model.max_length:
                 fill(self._model, slot, context[:-1])
                 row = self._read(slot, context[-1:])
@@ -77,9 +78,16 @@ class Oracle:
         row: NDArray[np.float32] = rows[0]
         return row
 
+    def _prompt(self, prompt: Tokens) -> Slot:
+        """Give a slot that holds all but the last token of a prompt; it is kept, since a prompt is asked many times."""
+        if prompt not in self._read_prompts:
+            self._read_prompts[prompt] = self._model.open()
+            fill(self._model, self._read_prompts[prompt], prompt[:-1])
+        return self._read_prompts[prompt]
+
     @contextmanager
-    def _slot(self) -> Iterator[Slot]:
-        slot = self._model.open()
+    def _slot(self, root: Slot | None = None) -> Iterator[Slot]:
+        slot = self._model.open() if root is None else self._model.fork(root)
         try:
             yield slot
         finally:

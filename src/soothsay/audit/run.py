@@ -83,9 +83,7 @@ def audit(subject: Subject, plan: Plan, tick: Callable[[str], None] = lambda wha
     tests = noise.COUNT + 2 * len(cases)
     noises = tuple(noise.tests(plan.seed, tests))
     tick("random numbers")
-    equalities = tuple(
-        one for asked in _asked(subject, plan) for one in _equalities(subject, oracle, plan, *asked, tick)
-    )
+    equalities = tuple(_equalities(subject, oracle, plan, tick))
     laws = tuple(law.run(subject, oracle, case, plan.samples, plan.seed, tests, tick) for case in cases)
     return Report(subject.name, plan, noises, equalities, laws, tuple(_defects(noises, equalities, laws)))
 
@@ -102,15 +100,17 @@ def _asked(subject: Subject, plan: Plan) -> Iterator[tuple[str, Sampling]]:
             yield name, replace(options, temperature=temperature, seed=plan.seed, max_tokens=plan.max_tokens)
 
 
-def _equalities(
-    subject: Subject, oracle: Oracle, plan: Plan, options: str, sampling: Sampling, tick: Callable[[str], None]
-) -> Iterator[Equality]:
-    what = f"same tokens, temperature {sampling.temperature:g}"
-    plain = [oracle.answer(prompt, sampling) for prompt in subject.prompts]
-    tick(what)
+def _equalities(subject: Subject, oracle: Oracle, plan: Plan, tick: Callable[[str], None]) -> Iterator[Equality]:
+    asked = list(_asked(subject, plan))
+    plain = []
+    for _, sampling in asked:
+        plain.append([oracle.answer(prompt, sampling) for prompt in subject.prompts])
+        tick("same tokens, the plain ones")
     for way in subject.ways(plan.gammas):
-        yield compare(subject, oracle, way, options, sampling, plain)
-        tick(f"{what}, {way}")
+        engine = subject.engine(way)
+        for (options, sampling), wanted in zip(asked, plain, strict=True):
+            yield compare(subject, oracle, way, engine, options, sampling, wanted)
+            tick(f"same tokens, {way}, temperature {sampling.temperature:g}")
 
 
 def _cases(subject: Subject, plan: Plan) -> Iterator[LawCase]:

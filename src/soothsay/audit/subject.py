@@ -63,8 +63,9 @@ class Subject:
         return self.model if way.copy is None else (self.copies or {})[way.copy]
 
     def engine(self, way: Way, rule: str = Rule.COUPLED, watch: Watch | None = None) -> Engine:
-        """Make the engine that goes this way; it starts without any kept prefix."""
-        return Engine.of(self._parts(way), verify=rule, kept_prefixes=0, watch=watch, details=watch is not None)
+        """Make the engine that goes this way; it reads each prompt once."""
+        kept = 2 * len(self.prompts)
+        return Engine.of(self._parts(way), verify=rule, kept_prefixes=kept, watch=watch, details=watch is not None)
 
     def ways(self, gammas: Sequence[int]) -> list[Way]:
         """Give all ways that owe the plain answers: drafters alone and in a batch, the controller, other copies."""
