@@ -19,6 +19,7 @@ from statistics import median
 from bench.texts import prose, windows
 from soothsay import Sampling
 from soothsay.assemble import DRAFT_TOP_K, assemble
+from soothsay.core import Capacity
 from soothsay.engine import Engine
 from soothsay.schedule.policy import FixedGamma
 
@@ -35,7 +36,10 @@ def main() -> int:
         clock=time.perf_counter,
     )
     plain = replace(drafted, drafters={}, policy=FixedGamma(None, 0))
-    engines = {name: Engine.of(parts, kept_prefixes=0) for name, parts in (("plain", plain), ("drafted", drafted))}
+    engines = {
+        name: Engine.of(parts, capacity=Capacity(kept_prefixes=0))
+        for name, parts in (("plain", plain), ("drafted", drafted))
+    }
     assert drafted.loaded is not None
     encode = partial(drafted.loaded.tokenizer.encode, special=False)
     (prompt,) = windows(encode, prose(None), options.prompt_tokens, 1)

@@ -17,6 +17,7 @@ from bench.texts import prose, windows
 from soothsay import Sampling
 from soothsay.assemble import DRAFT_TOP_K, assemble
 from soothsay.bench.statistics import interval, median
+from soothsay.core import Capacity
 from soothsay.engine import Engine
 from soothsay.model.base import Feed, Model
 
@@ -37,7 +38,7 @@ def main() -> int:
     )
     assert parts.loaded is not None
     (prompt,) = windows(partial(parts.loaded.tokenizer.encode, special=False), prose(None), options.prompt_tokens, 1)
-    engine = Engine.of(parts, kept_prefixes=0)
+    engine = Engine.of(parts, capacity=Capacity(kept_prefixes=0))
     ratios: list[float] = []
     for turn in range(options.repetitions + 1):
         tokens, seconds = _answered(engine, prompt, options.max_tokens)

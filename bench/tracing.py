@@ -15,6 +15,7 @@ from pathlib import Path
 from soothsay import Completion, Sampling, Tracer
 from soothsay.assemble import DRAFT_TOP_K, assemble
 from soothsay.bench.statistics import interval, median
+from soothsay.core import Capacity
 from soothsay.engine import Engine
 from soothsay.record import Record
 
@@ -43,8 +44,8 @@ def main() -> int:
     ratios, shares = [], []
     with tempfile.TemporaryDirectory() as folder, Tracer(Path(folder) / "trace.jsonl") as tracer:
         timed = Timed(tracer)
-        with_trace = Engine.of(parts, kept_prefixes=0, watch=timed, details=True)
-        without = Engine.of(parts, kept_prefixes=0)
+        with_trace = Engine.of(parts, capacity=Capacity(kept_prefixes=0), watch=timed, details=True)
+        without = Engine.of(parts, capacity=Capacity(kept_prefixes=0))
         for turn in range(options.rounds + 1):
             seconds: dict[Engine, float] = {}
             timed.seconds = 0.0

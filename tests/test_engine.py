@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from soothsay import (
+    Capacity,
     Completion,
     ContextFull,
     EmptyPrompt,
@@ -491,10 +492,10 @@ def test_many_chats_keep_a_bounded_number_of_prefixes() -> None:
 
 @pytest.mark.parametrize("kind", ["none", "ngram", "alike"])
 def test_long_prompts_in_chunks_beside_others_that_decode(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("soothsay.engine.Scheduler", partial(Scheduler, max_batch=3, chunk_tokens=4))
+    monkeypatch.setattr("soothsay.core.Scheduler", partial(Scheduler, chunk_tokens=4))
     prompts = [[1, 2] * length for length in (1, 20, 2, 9, 1, 14, 3)]
     model, sampling = SpyModel(), Sampling(max_tokens=8, temperature=0.6, seed=9)
-    engine = Engine(model, draft=drafters(model).get(kind, "none"), gamma=3)
+    engine = Engine(model, draft=drafters(model).get(kind, "none"), gamma=3, capacity=Capacity(max_batch=3))
     watch_cache(engine, model)
     answers = engine.generate(prompts, sampling)
     assert tokens(answers) == [plain(model, prompt, sampling) for prompt in prompts]

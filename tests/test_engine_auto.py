@@ -40,7 +40,7 @@ def samplings(max_tokens: int) -> list[Sampling]:
 def test_the_same_words_whatever_the_controller_chooses(
     kind: str, batch: int, sampling: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("soothsay.engine.Scheduler", partial(Scheduler, max_batch=batch, chunk_tokens=16))
+    monkeypatch.setattr("soothsay.core.Scheduler", partial(Scheduler, max_batch=batch, chunk_tokens=16))
     model = SpyModel()
     drafter = SpyDrafter(drafters(model)[kind])
     engine = Engine(model, draft=drafter, gamma="auto", clock=lambda: 0.0)

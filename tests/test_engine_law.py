@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Literal
 
@@ -13,13 +12,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import chi2, ncx2
 
-from soothsay import Engine, Sampling
+from soothsay import Capacity, Engine, Sampling
 from soothsay.draft.base import Drafter
 from soothsay.draft.model import ModelDrafter
 from soothsay.draft.ngram import NgramDrafter
 from soothsay.model.table import TableModel
 from soothsay.sampling import Adjustment, Law
-from soothsay.schedule.scheduler import Scheduler
 from soothsay.verify import rejection
 from soothsay.verify.noise import Noise, Stream
 from tests.engines import numbered
@@ -80,13 +78,15 @@ def said(
     runs: int = RUNS,
     gamma: int | Literal["auto"] = TOKENS,
     sampling: Sampling = SAMPLING,
+    max_batch: int = 32,
 ) -> Outcome:
     """Ask the same prompt `runs` times, each time with another seed.
 
     The first answer leaves the prompt in the cache, so that all the others draft from their first token on.
     """
-    monkeypatch.setattr("soothsay.engine.secrets.randbits", numbered())
-    engine = Engine(target(), draft=drafter(kind), gamma=gamma, verify=rule, clock=lambda: 0.0)
+    monkeypatch.setattr("soothsay.core.secrets.randbits", numbered())
+    capacity = Capacity(max_batch=max_batch)
+    engine = Engine(target(), draft=drafter(kind), gamma=gamma, verify=rule, clock=lambda: 0.0, capacity=capacity)
     engine.generate(PROMPT, Sampling(max_tokens=1))
     answers = engine.generate([PROMPT] * runs, sampling)
     counts = Counter(answer.tokens[:TOKENS] for answer in answers)
@@ -126,8 +126,7 @@ def test_the_joint_law_is_the_targets(monkeypatch: pytest.MonkeyPatch, rule: str
 @pytest.mark.parametrize("rule", ["block", "token"])
 def test_the_joint_law_is_the_targets_when_the_controller_chooses(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
     """It goes by how earlier drafts have fared, and the drafter stops by its own confidence: neither must show."""
-    monkeypatch.setattr("soothsay.engine.Scheduler", partial(Scheduler, max_batch=4))
-    outcome = said(monkeypatch, rule, "model", gamma="auto")
+    outcome = said(monkeypatch, rule, "model", gamma="auto", max_batch=4)
     assert RUNS / 2 < outcome.accepted < outcome.drafted - RUNS / 4
     assert distance(outcome.counts) < LIMIT
 

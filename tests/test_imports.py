@@ -22,7 +22,7 @@ MAY_KNOW = {
     "draft": {"errors", "sampling", "verify", "patience", "model.base"},
     "schedule": {"errors", "sampling", "verify", "patience"},
     "model": {"errors", "_native"},
-    "text": {"errors"},
+    "text": {"errors", "sampling.grammar"},
     "hub": {"errors"},
     "load": {"errors", "model", "text", "hub"},
     "prompt": {"errors", "load"},
@@ -30,21 +30,29 @@ MAY_KNOW = {
     "calibrate": {"model.base", "schedule.cost"},
     "assemble": {"errors", "draft", "schedule", "model.base", "hub", "load", "calibrate"},
     "speculation": {"draft.base", "schedule", "request"},
-    "engine": {
-        *("completion", "errors", "sampling", "verify", "draft.base", "schedule.scheduler", "model", "text"),
+    "core": {
+        *("completion", "errors", "sampling", "verify", "draft.base", "schedule", "model", "text"),
         *("prompt", "request", "record", "assemble", "speculation"),
     },
-    "": {"completion", "errors", "sampling", "engine", "trace.writer"},
+    "engine": {
+        *("assemble", "completion", "core", "draft.base", "errors", "model.base", "prompt", "record", "request"),
+        *("sampling", "verify.rules"),
+    },
+    "": {"completion", "core", "errors", "sampling", "engine", "trace.writer"},
     "bench": {
         "terminal",
-        *("completion", "errors", "sampling", "record", "engine", "assemble", "hub", "model", "_native"),
+        *("completion", "core", "errors", "sampling", "record", "engine", "assemble", "hub", "model", "_native"),
         *("draft.model", "schedule.policy", "verify.rules"),
     },
     "audit": {
-        *("assemble", "completion", "draft.base", "engine", "errors", "load", "model.base", "prompt", "record"),
+        *("assemble", "completion", "core", "draft.base", "engine", "errors", "load", "model.base", "prompt", "record"),
         *("sampling", "schedule.policy", "terminal", "verify"),
     },
-    "cli": {"", "errors", "audit", "bench", "terminal", "trace", "verify.rules"},
+    "server": {
+        *("completion", "core", "errors", "sampling", "record", "engine", "request", "assemble", "load", "model"),
+        *("schedule.wish", "text.tokenizer", "verify.rules"),
+    },
+    "cli": {"", "errors", "audit", "bench", "server", "terminal", "trace", "verify.rules"},
 }
 NETWORK = {"huggingface_hub", "urllib.request", "http.client", "requests", "httpx"}
 HEAVY = {"torch", "transformers"}

@@ -9,6 +9,7 @@ import pytest
 
 from soothsay import Completion, Engine, Sampling
 from soothsay.assemble import DRAFT_TOP_K, Parts, assemble
+from soothsay.core import Capacity
 from soothsay.draft.model import ModelDrafter
 from soothsay.load import Loaded
 from soothsay.record import Drafted, Record
@@ -71,7 +72,7 @@ def test_an_end_inside_an_accepted_run_is_not_passed() -> None:
 
 def test_without_kept_prefixes_the_second_answer_starts_anew() -> None:
     model = SpyModel()
-    engine = Engine.of(parts(model), kept_prefixes=0)
+    engine = Engine.of(parts(model), capacity=Capacity(kept_prefixes=0))
     cached = [engine.generate(PROMPTS[0], Sampling(max_tokens=4)).stats.cached_tokens for _ in range(2)]
     assert cached == [0, 0]
     assert_at_rest(engine, model)

@@ -73,6 +73,12 @@ class ScriptPolicy:
     def observe(self, step: Step) -> None:
         self.steps.append(step)
 
+    def prompt_rows(self, decoding: int) -> int:
+        return 10
+
+    def pass_seconds(self, rows: int, sequences: int) -> float | None:
+        return None
+
     def debt_seconds(self, request: Hashable) -> float | None:
         return None
 

@@ -27,11 +27,18 @@ from soothsay.errors import (
     Unsupported,
 )
 
-_LATER = {"Engine": "soothsay.engine", "Sampling": "soothsay.sampling", "Tracer": "soothsay.trace.writer"}
+_LATER = {
+    "Capacity": "soothsay.core",
+    "Engine": "soothsay.engine",
+    "Grammar": "soothsay.sampling",
+    "Sampling": "soothsay.sampling",
+    "Tracer": "soothsay.trace.writer",
+}
 
 if typing.TYPE_CHECKING:
+    from soothsay.core import Capacity
     from soothsay.engine import Engine
-    from soothsay.sampling import Sampling
+    from soothsay.sampling import Grammar, Sampling
     from soothsay.trace.writer import Tracer
 else:
 
@@ -43,12 +50,14 @@ else:
 
 
 __all__ = [
+    "Capacity",
     "Completion",
     "ContextFull",
     "DraftMismatch",
     "EmptyPrompt",
     "Engine",
     "FileCorrupt",
+    "Grammar",
     "ModelError",
     "ModelNotFound",
     "OptionError",

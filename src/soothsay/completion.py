@@ -75,11 +75,27 @@ class Completion:
     logprobs: tuple[TokenLogprob, ...] | None = None
 
 
+Own = Literal["plain", "bonus", "correction"]
+"""The target's own token of a step: where nothing was drafted, after a draft that was kept whole, or in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a token came from: `drafter` where it was drafted, else what kind of the target's own it is.
+
+    `q` is the probability that it was drafted with, where log-probabilities were asked for.
+    """
+
+    drafter: str | None
+    own: Own | None
+    q: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One token of a stream and the text that it completes; the last one carries the completion.
 
-    `logprob` is there where it was asked for.
+    `logprob` is there where it was asked for, `origin` where the engine made the piece.
     """
 
     text: str
@@ -87,3 +103,4 @@ class Piece:
     source: Source
     completion: Completion | None = None
     logprob: TokenLogprob | None = None
+    origin: Origin | None = None

@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-from soothsay.completion import FinishReason, Piece
+from soothsay.completion import FinishReason, Own, Piece
 from soothsay.draft.base import Draft
 from soothsay.request import Request
 from soothsay.sampling import Laws
 from soothsay.verify.base import Verdict
-
-Own = Literal["plain", "bonus", "correction"]
-"""The target's own token of a step: where nothing was drafted, after a draft that was kept whole, or in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +56,13 @@ class Details:
     @property
     def q(self) -> tuple[float, ...]:
         """The probability of each drafted token in the law that it was drawn from: 1 where there was no chance."""
-        tokens, laws = self.draft.tokens, self.draft.laws
-        if laws is None:
-            return (1.0,) * len(tokens)
-        return tuple(law.probability(token) for law, token in zip(laws, tokens, strict=True))
+        return tuple(self.draft.probability(place) for place in range(len(self.draft.tokens)))
 
     @property
     def own(self) -> Own | None:
         """What the target's own token is; None where it was not emitted."""
-        if len(self.kept.pieces) <= self.kept.accepted:
-            return None
-        if not self.draft.tokens:
-            return "plain"
-        return "bonus" if self.kept.accepted == len(self.draft.tokens) else "correction"
+        last = self.kept.pieces[-1].origin if self.kept.pieces else None
+        return None if last is None else last.own
 
     @property
     def finish_reason(self) -> FinishReason | None:

@@ -4,12 +4,13 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from soothsay.completion import Completion, FinishReason, Piece, Source, Stats, TokenLogprob
+from soothsay.completion import Completion, FinishReason, Origin, Piece, Source, Stats, TokenLogprob
 from soothsay.draft.base import Reader
 from soothsay.errors import SoothsayError
 from soothsay.model.base import Slot
 from soothsay.sampling import Adjustment, Sampling
 from soothsay.schedule.sequence import Sequence
+from soothsay.schedule.wish import NO_WISH, Wish
 from soothsay.text.stream import TextStream
 from soothsay.verify.rules import Verifier
 
@@ -50,6 +51,7 @@ class Request(Sequence):
     max_length: int
     cached_tokens: int
     started: float
+    wish: Wish = NO_WISH
     first_token_seconds: float = 0.0
     spent: Spent = field(default_factory=Spent)
     text: str = ""
@@ -63,11 +65,12 @@ class Request(Sequence):
         """Whether nothing more will come."""
         return self.completion is not None or self.error is not None
 
-    def emit(self, token: int, source: Source, now: float, logprob: TokenLogprob | None = None) -> Piece:
+    def emit(self, token: int, origin: Origin, now: float, logprob: TokenLogprob | None = None) -> Piece:
         """Append a token; when it ends the answer, the piece carries the completion."""
         if self.emitted == 0:
             self.first_token_seconds = now - self.started
         self.context.append(token)
+        source: Source = "model" if origin.drafter is None else "draft"
         self.spent.accepted += source == "draft"
         text = self.words.push(token)
         reason: FinishReason | None = self.words.finish_reason
@@ -77,7 +80,7 @@ class Request(Sequence):
         if logprob is not None:
             self.logprobs.append(logprob)
         completion = self._completed(reason, now) if reason is not None else None
-        piece = Piece(text, token, source, completion, logprob)
+        piece = Piece(text, token, source, completion, logprob, origin)
         self.pieces.append(piece)
         self.completion = completion  # last: whoever reads the pieces meanwhile stops when it is there
         return piece

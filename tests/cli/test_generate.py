@@ -5,12 +5,13 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from soothsay import Completion, Piece, Stats, TokenLogprob
+from soothsay import Completion, Grammar, Piece, Stats, TokenLogprob
 from soothsay.cli import app
 from soothsay.cli.generate import generate
 from soothsay.errors import ContextFull, ModelNotFound, OptionError
@@ -302,3 +303,30 @@ def test_a_full_context_loses_nothing(monkeypatch: pytest.MonkeyPatch, arguments
     shown = json.loads(result.stdout)["text"] if arguments else result.stdout.rstrip("\n")
     assert shown == "a b\tc"
     assert arguments or "3 tokens in 0.25 s" in result.stderr
+
+
+def test_grammars_arrive(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('{"type": "object"}')
+    (tmp_path / "g.lark").write_text('start: "a"')
+    for options, grammar in (
+        (["--json-schema", str(tmp_path / "s.json")], Grammar.json()),
+        (["--regex", "[ab]+"], Grammar.regex("[ab]+")),
+        (["--grammar", str(tmp_path / "g.lark")], Grammar.lark('start: "a"')),
+    ):
+        assert run("hi", *options).exit_code == 0
+        assert FakeEngine.asked["sampling"].grammar == grammar
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--json-schema", "nowhere.json"], "json-schema cannot be read from 'nowhere.json': No such file"),
+        (["--grammar", "nowhere.lark"], "grammar cannot be read from 'nowhere.lark'"),
+        (["--regex", "a", "--json-schema", "/dev/null"], "the schema is not JSON"),
+        (["--regex", "a", "--grammar", "/dev/null"], "exclude each other"),
+    ],
+)
+def test_grammars_that_cannot_be_are_refused(options: list[str], said: str) -> None:
+    result = run("hi", *options)
+    assert result.exit_code == 2
+    assert said in result.stderr

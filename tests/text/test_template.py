@@ -1,6 +1,6 @@
 """A template comes with a downloaded file: it must render as transformers does, and may not hang or break out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -86,6 +86,8 @@ def test_a_runaway_template_is_stopped(source: str) -> None:
         ([], EmptyPrompt, "no message"),
         ([{"role": "user"}], PromptError, "exactly 'role' and 'content'"),
         ([{"role": "user", "content": "x", "name": "y"}], PromptError, "exactly"),
+        ([{"role": "user", "content": "x", "tool_calls": []}], PromptError, "has 'tool_calls'; legal is exactly"),
+        ([{"role": "tool", "content": "x", "tool_calls": []}], PromptError, "'content' and 'tool_call_id'"),
         ([{"role": "usr", "content": "x"}], PromptError, "'usr'; legal: system, user"),
         ([{"role": "user", "content": ["x"]}], PromptError, "list; legal is text"),
         (["hello"], PromptError, "exactly"),
@@ -94,6 +96,34 @@ def test_a_runaway_template_is_stopped(source: str) -> None:
 def test_malformed_messages_are_refused_by_name(messages: Sequence[Any], error: type, reason: str) -> None:
     with pytest.raises(error, match=reason):
         ChatTemplate("{{ messages }}").render(messages)
+
+
+def test_tools_calls_and_results_reach_the_template() -> None:
+    source = (
+        "{% for tool in tools %}{{ tool.function.name }};{% endfor %}{% for m in messages %}"
+        "{% for call in m.tool_calls or [] %}{{ call.function.arguments | tojson }};{% endfor %}"
+        "{{ m.tool_call_id }}{{ m.content }}{% endfor %}"
+    )
+    tools = [{"type": "function", "function": {"name": "weather"}}]
+    call = {"function": {"name": "weather", "arguments": {"city": "Oslo"}}}
+    chat: list[Mapping[str, Any]] = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "content": ":rain", "tool_call_id": "7"},
+    ]
+    assert ChatTemplate(source).render(chat, tools=tools) == 'weather;{"city": "Oslo"};7:rain'
+
+
+@pytest.mark.parametrize(
+    ("source", "takes"),
+    [
+        ("{% if tools %}T{% endif %}", True),
+        ("{% set tools = 3 %}{{ tools }}", False),
+        ("{{ messages }} tools", False),
+        ("{% for m in messages %}", False),  # it fails whatever it is given
+    ],
+)
+def test_a_template_tells_whether_it_takes_tools(source: str, takes: bool) -> None:
+    assert ChatTemplate(source).takes_tools is takes
 
 
 def test_a_file_without_a_template_points_to_raw_text(metadata: dict[str, Any]) -> None:

@@ -121,7 +121,8 @@ def _cases(subject: Subject, plan: Plan) -> Iterator[LawCase]:
     for place, (temperature, rule, (drafter, options)) in enumerate(product(hot, plan.rules, kinds)):
         context = subject.contexts[place % len(subject.contexts)]
         if drafter == "ngram":
-            context += context[: len(context) // 2]  # or it would have nothing to guess from
+            half = len(context) // 2
+            context += context[half : half + 2]  # two tokens to guess from; after more a good model is sure of the rest
         sampling = whole_stack(context) if options == WHOLE else Sampling()
         yield LawCase(rule, drafter, options, replace(sampling, temperature=temperature), context)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from soothsay.assemble import DRAFT_TOP_K, Parts, assemble
 from soothsay.audit.witness import Witness
+from soothsay.core import Capacity
 from soothsay.draft.base import Drafter
 from soothsay.engine import Engine
 from soothsay.errors import OptionError
@@ -64,8 +65,8 @@ class Subject:
 
     def engine(self, way: Way, rule: str = Rule.COUPLED, watch: Watch | None = None) -> Engine:
         """Make the engine that goes this way; it reads each prompt once."""
-        kept = 2 * len(self.prompts)
-        return Engine.of(self._parts(way), verify=rule, kept_prefixes=kept, watch=watch, details=watch is not None)
+        capacity = Capacity(kept_prefixes=2 * len(self.prompts))
+        return Engine.of(self._parts(way), verify=rule, capacity=capacity, watch=watch, details=watch is not None)
 
     def ways(self, gammas: Sequence[int]) -> list[Way]:
         """Give all ways that owe the plain answers: drafters alone and in a batch, the controller, other copies."""

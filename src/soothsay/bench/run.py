@@ -9,6 +9,7 @@ from soothsay.assemble import DRAFT_TOP_K, Gamma, Parts, assemble
 from soothsay.bench.bound import QuietPasses, bound, widths
 from soothsay.bench.prompts import Prompt
 from soothsay.completion import Completion
+from soothsay.core import Capacity
 from soothsay.draft.model import ModelDrafter
 from soothsay.engine import Engine
 from soothsay.errors import ContextFull, OptionError
@@ -94,7 +95,9 @@ class _Way:
         self._steps: list[Record] = []
         self._trace = trace
         details = trace is not None
-        self._engine = Engine.of(parts, verify=rule, kept_prefixes=0, watch=self._watch, details=details)
+        self._engine = Engine.of(
+            parts, verify=rule, capacity=Capacity(kept_prefixes=0), watch=self._watch, details=details
+        )
 
     def _watch(self, step: Record) -> None:
         self._steps.append(step.brief())

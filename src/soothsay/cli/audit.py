@@ -1,6 +1,7 @@
 """`soothsay audit`: does it say what the model alone would say? Measured here, on your model and your prompts."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from soothsay.cli.options import integers, numbers, words
 from soothsay.errors import OptionError
 
 PROMPTS = 6
+EVERY_PERCENT = 5
 
 
 def audit(
@@ -94,15 +96,22 @@ def _check_writable(file: Path | None) -> None:
 
 @contextmanager
 def _progress(units: int) -> Iterator[Callable[[str], None]]:
+    """Show a bar on a terminal, and elsewhere a line now and then, on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    screen = Console(stderr=True)
+    bar, share = BarColumn(), TextColumn("{task.percentage:>3.0f} %")
+    with Progress(
+        bar, share, TimeRemainingColumn(), TextColumn("{task.description}"), console=screen, transient=True
+    ) as progress:
         task = progress.add_task("loading", total=units)
-        yield lambda what: progress.update(task, advance=1, description=what)
+
+        def tick(what: str) -> None:
+            before = int(progress.tasks[task].percentage)
+            progress.update(task, advance=1, description=what)
+            now = int(progress.tasks[task].percentage)
+            if not screen.is_terminal and now // EVERY_PERCENT > before // EVERY_PERCENT:
+                print(f"{now} %: {what}", file=sys.stderr, flush=True)
+
+        yield tick

@@ -17,7 +17,7 @@ from soothsay.errors import ContextFull, EmptyPrompt, OptionError, PromptError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from soothsay import Completion, Piece, TokenLogprob
+    from soothsay import Completion, Grammar, Piece, TokenLogprob
 
 ACCEPTED_STYLE = "green"
 
@@ -62,6 +62,13 @@ def generate(
     ] = None,
     banned_tokens: Annotated[str | None, typer.Option(metavar="ID,ID", help="Never draw these tokens.")] = None,
     allowed_tokens: Annotated[str | None, typer.Option(metavar="ID,ID", help="Draw only these tokens.")] = None,
+    json_schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Answer in JSON that this JSON Schema accepts.")
+    ] = None,
+    regex: Annotated[str | None, typer.Option(metavar="PATTERN", help="Answer what matches this, as a whole.")] = None,
+    grammar: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Answer what follows this grammar, in Lark's notation.")
+    ] = None,
     logprobs: Annotated[
         int | None, typer.Option(metavar="N", help="With --json: log-probabilities of each token and the N likeliest.")
     ] = None,
@@ -107,6 +114,7 @@ def generate(
             logit_bias=biases(logit_bias or ()),
             banned_tokens=_ids(banned_tokens, "banned-tokens"),
             allowed_tokens=None if allowed_tokens is None else _ids(allowed_tokens, "allowed-tokens"),
+            grammar=_grammar(json_schema, regex, grammar),
             logprobs=logprobs,
             logprobs_of=logprobs_of,  # type: ignore[arg-type]  # it is checked there
         )
@@ -123,6 +131,27 @@ def generate(
                 _print_json(engine.stream(text, sampling, raw=raw, system=system), options)
             else:
                 _show(engine.stream(text, sampling, raw=raw, system=system))
+
+
+def _grammar(json_schema: Path | None, regex: str | None, lark: Path | None) -> "Grammar | None":
+    from soothsay import Grammar
+
+    given = [
+        *([Grammar.json_schema(_contents(json_schema, "json-schema"))] if json_schema is not None else []),
+        *([Grammar.regex(regex)] if regex is not None else []),
+        *([Grammar.lark(_contents(lark, "grammar"))] if lark is not None else []),
+    ]
+    if len(given) > 1:
+        raise OptionError("json-schema, regex and grammar exclude each other; give one of them")
+    return given[0] if given else None
+
+
+def _contents(file: Path, option: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise OptionError(f"{option} cannot be read from {str(file)!r}: {reason}") from None
 
 
 def _ids(text: str | None, option: str) -> tuple[int, ...]:

@@ -58,6 +58,10 @@ class Draft:
     laws: tuple[Law, ...] | None = None
     confidences: tuple[float, ...] = ()
 
+    def probability(self, place: int) -> float:
+        """Give q of a drafted token: 1 where it was chosen without chance."""
+        return 1.0 if self.laws is None else self.laws[place].probability(self.tokens[place])
+
 
 @runtime_checkable
 class Drafter(Protocol):

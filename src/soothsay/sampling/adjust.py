@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from soothsay.errors import OptionError, ProcessorError, SoothsayError
+from soothsay.sampling.grammar import Constraint
 from soothsay.sampling.laws import Law, law
 from soothsay.sampling.options import Processor, Sampling
 from soothsay.sampling.tally import Tally
@@ -22,24 +23,37 @@ _Step = Callable[[Row, Sequence[int]], Row]
 
 
 class Adjustment:
-    """The options of one request that change logits, along its context."""
+    """The options of one request that change logits, along its context.
 
-    def __init__(self, steps: Sequence[_Step], vocab_size: int) -> None:
+    `forced` gives the tokens that its grammar leaves no choice about, next after the context.
+    """
+
+    def __init__(self, steps: Sequence[_Step], vocab_size: int, forced: Callable[[], tuple[int, ...]] = tuple) -> None:
         self._steps = steps
         self._vocab_size = vocab_size
+        self.forced = forced
 
     @classmethod
     def of(
-        cls, sampling: Sampling, context: Sequence[int], prompt_tokens: int, vocab_size: int, end_ids: Collection[int]
+        cls,
+        sampling: Sampling,
+        context: Sequence[int],
+        prompt_tokens: int,
+        vocab_size: int,
+        end_ids: Collection[int],
+        constraint: Constraint | None = None,
     ) -> Self | None:
         """Give the adjustment, or None where no option asks for one; OptionError for a token that there is not.
 
         `context` is the request's own list, which grows by committed tokens; its first `prompt_tokens` are the prompt.
-        `end_ids` are the tokens that end its answer.
+        `end_ids` are the tokens that end its answer, `constraint` is what its grammar says of it.
         """
-        _check_tokens(sampling, vocab_size)
+        check_tokens(sampling, vocab_size)
         steps = tuple(_steps(sampling, context, prompt_tokens, vocab_size, end_ids))
-        return cls(steps, vocab_size) if steps else None
+        if constraint is None:
+            return cls(steps, vocab_size) if steps else None
+        within = _within(constraint, context, prompt_tokens)
+        return cls((*steps, within), vocab_size, lambda: constraint.forced(context[prompt_tokens:]))
 
     def __call__(self, row: NDArray[np.floating], drafted: Sequence[int] = ()) -> Row:
         """Adjust the logits, shape (V,), that follow the context and `drafted`; the row itself is left alone.
@@ -103,7 +117,8 @@ class Laws(Sequence[Law]):
         return place in self._made
 
 
-def _check_tokens(sampling: Sampling, vocab_size: int) -> None:
+def check_tokens(sampling: Sampling, vocab_size: int) -> None:
+    """Raise OptionError for a token that there is not."""
     for name in ("logit_bias", "banned_tokens", "allowed_tokens", "stop_ids"):
         for token in getattr(sampling, name) or ():
             if token >= vocab_size:
@@ -206,6 +221,14 @@ def _process(processor: Processor, context: Sequence[int]) -> _Step:
             what = f"shape {given.shape}" if given.shape != (size,) else f"{given.max()} in them"
             raise ProcessorError(f"a logits processor gave logits with {what}; legal are {size} numbers below infinity")
         return given
+
+    return step
+
+
+def _within(constraint: Constraint, context: Sequence[int], prompt_tokens: int) -> _Step:
+    def step(row: Row, drafted: Sequence[int]) -> Row:
+        np.putmask(row, ~constraint.allowed([*context[prompt_tokens:], *drafted]), -math.inf)
+        return row
 
     return step
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from soothsay.errors import OptionError
+from soothsay.sampling.grammar import Grammar
 
 Processor: TypeAlias = Callable[[list[int], NDArray[np.float32]], NDArray[np.float32]]
 """(history, logits) -> logits: the ids of prompt and answer so far, and one number for each token, shape (V,).
@@ -34,7 +35,8 @@ class Sampling:
     repetition_penalty divides positive logits of tokens in prompt or answer and multiplies negative ones (Keskar et
     al., arXiv 1909.05858); 1 is off. frequency_penalty is subtracted for each time that the answer has the token,
     presence_penalty once if it has it at all. logit_bias maps token ids to what is added. banned_tokens are never
-    drawn, and nothing but allowed_tokens is (None: all are). processors change logits by code, in their order.
+    drawn, and nothing but allowed_tokens is (None: all are). processors change logits by code, in their order. grammar
+    is what the answer's text must look like.
 
     logprobs: with each token goes its log-probability and those of so many likeliest ones (None: none); logprobs_of:
     the "model"'s own, before any option, or those of the law that it was drawn from, the "sampler"'s.
@@ -60,6 +62,7 @@ class Sampling:
     banned_tokens: tuple[int, ...] = ()
     allowed_tokens: tuple[int, ...] | None = None
     processors: tuple[Processor, ...] = ()
+    grammar: Grammar | None = None
     logprobs: int | None = None
     logprobs_of: Literal["model", "sampler"] = "model"
 
@@ -100,6 +103,8 @@ class Sampling:
         self._require("allowed_tokens", legal, "None or a tuple of token ids, not all of them banned")
         legal = isinstance(self.processors, tuple) and all(map(callable, self.processors))
         self._require("processors", legal, "a tuple of callables (history, logits) -> logits")
+        legal = self.grammar is None or (isinstance(self.grammar, Grammar) and not self.ignore_eos)
+        self._require("grammar", legal, "None or a Grammar, which ends its answer: not with ignore_eos")
 
     def _require(self, name: str, legal: bool, what: str) -> None:
         if not legal:

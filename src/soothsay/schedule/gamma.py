@@ -1,5 +1,6 @@
 """How far ahead to guess: the controller that maximises expected tokens a second, and never risks much for it."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ TRIES = 2
 
 HORIZON_TOKENS = 64
 """Tokens over which the reading before a draft is expected to pay off; fewer when the request ends sooner."""
+
+LEAST_PROMPT_ROWS, MOST_PROMPT_ROWS = 8, 256
+"""Rows of prompts in a pass with others that decode: those who wait for their first token must get on, too."""
 
 PLAIN_EVERY, DRIFT_EVERY = 128, 16
 """Steps after which a pass without a draft is due, the second while costs drift: plain decoding has to be seen."""
@@ -73,6 +77,15 @@ class Controller:
             for place, view in enumerate(views)
         ]
 
+    def prompt_rows(self, decoding: int) -> int:
+        """Give the rows of prompts that lengthen a plain pass no further than the longest gap allows."""
+        plain = self._target.pass_seconds(decoding, 0.0, decoding)
+        counts = range(LEAST_PROMPT_ROWS, MOST_PROMPT_ROWS + 1)
+        fitting = bisect_right(
+            counts, GAP_STEPS * plain, key=lambda rows: self._target.pass_seconds(decoding + rows, 0.0, decoding)
+        )
+        return counts[max(0, fitting - 1)]
+
     def observe(self, step: Step) -> None:
         """Learn from a finished step, and enter it in the books."""
         if not step.outcomes:
@@ -92,6 +105,10 @@ class Controller:
             cost.observe_total(seconds / cost.pace, step.draft_seconds[name])
         if step.other_rows == 0:
             self._target.observe(costs.sequences + drafted, costs.context, step.target_seconds, costs.sequences)
+
+    def pass_seconds(self, rows: int, sequences: int) -> float:
+        """Give what a pass of the target over so many rows takes at the moment, at the start of a text."""
+        return self._target.pass_seconds(rows, 0.0, sequences)
 
     def debt_seconds(self, request: Hashable) -> float:
         """Give what speculation has cost a request so far, below 0 where it saved."""

@@ -16,13 +16,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A request before a step: tokens held, the longest legal draft, tokens it may still emit, and who could guess."""
+    """A request before a step: tokens held, the longest legal draft, tokens it may still emit, and who could guess.
+
+    `gamma` tokens are to be drafted where the request has fixed that itself.
+    """
 
     request: Hashable
     context: int
     reach: int
     remaining: int
     sources: Mapping[str, Source]
+    gamma: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

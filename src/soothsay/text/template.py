@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from jinja2 import TemplateError as JinjaError
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
+from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from soothsay.errors import EmptyPrompt, FileCorrupt, PromptError, TemplateError
@@ -24,8 +25,10 @@ MOST_STEPS = 100_000
 MOST_CHARACTERS = 1 << 24
 """Characters that one rendering, or any text built on the way to it, may hold."""
 
-Message = Mapping[str, str]
-"""One turn of a chat: `role` and `content`."""
+Message = Mapping[str, Any]
+"""One turn of a chat: `role` and `content`; an assistant's may have `tool_calls`, a tool's its `tool_call_id`."""
+
+EXTRAS = {"assistant": {"tool_calls"}, "tool": {"tool_call_id"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +53,30 @@ class ChatTemplate:
             raise FileCorrupt("tokenizer.chat_template is not text")
         return cls(source, bos=_spelling(metadata, "bos"), eos=_spelling(metadata, "eos"))
 
+    @property
+    def takes_tools(self) -> bool:
+        """Say whether the template does anything with tools."""
+        try:
+            return "tools" in find_undeclared_variables(_Sandbox(datetime.now).parse(self.source))
+        except (JinjaError, RecursionError):
+            return False
+
     def render(
         self,
         messages: Sequence[Message],
         add_generation_prompt: bool = True,
         now: Callable[[], datetime] = datetime.now,
+        tools: Sequence[Mapping[str, Any]] | None = None,
     ) -> str:
         """Give the text of a chat, ready for `Tokenizer.encode(..., special=True)`.
 
-        `add_generation_prompt` opens the assistant's next turn; `now` is the clock of `strftime_now`.
+        `add_generation_prompt` opens the assistant's next turn; `now` is the clock of `strftime_now`; `tools` are
+        functions in the form of JSON Schema, for a template with `takes_tools`.
         Raises PromptError for malformed messages, TemplateError when the template fails, refuses or runs away.
         """
         chat = _checked(messages)
         sandbox = _Sandbox(now)
-        given = {"messages": chat, "add_generation_prompt": add_generation_prompt, "tools": None, "documents": None}
+        given = {"messages": chat, "add_generation_prompt": add_generation_prompt, "tools": tools, "documents": None}
         try:
             return sandbox.text(self.source, given | {"bos_token": self.bos, "eos_token": self.eos})
         except (JinjaError, RecursionError, MemoryError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -170,18 +183,22 @@ def _to_json(
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def _checked(messages: Sequence[Message]) -> list[dict[str, str]]:
+def _checked(messages: Sequence[Message]) -> list[dict[str, Any]]:
     if not messages:
         raise EmptyPrompt("the chat holds no message")
     return [_checked_message(message) for message in messages]
 
 
-def _checked_message(message: Message) -> dict[str, str]:
-    if not isinstance(message, Mapping) or set(message) != {"role", "content"}:
+def _checked_message(message: Message) -> dict[str, Any]:
+    if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
         found = list(message) if isinstance(message, Mapping) else message
         raise PromptError(f"a message has {quoted(found)}; legal is exactly 'role' and 'content'")
     if message["role"] not in ROLES:
         raise PromptError(f"a message has the role {quoted(message['role'])}; legal: {', '.join(ROLES)}")
+    extras = EXTRAS.get(message["role"], set())
+    if strange := set(message) - {"role", "content"} - extras:
+        legal = " and ".join(map(quoted, ["role", "content", *extras]))
+        raise PromptError(f"a {message['role']} message has {quoted(min(strange, key=str))}; legal is exactly {legal}")
     if not isinstance(message["content"], str):
         raise PromptError(f"a message's content is {type(message['content']).__name__}; legal is text")
     return dict(message)

@@ -154,6 +154,10 @@ class Tokenizer:
         """Say whether a token steers and does not print."""
         return bool(self._kinds[token] == Kind.CONTROL)
 
+    def spelling(self, token: int) -> str:
+        """Give a token as the file spells it, which for a control token is its name."""
+        return self._tokens[token]
+
     def bytes_of(self, token: int) -> bytes:
         """Give the bytes that a token prints: none for control, unknown and unused ones and for ids past the end."""
         if token >= self.vocab_size or self._kinds[token] not in (Kind.NORMAL, Kind.USER_DEFINED):
