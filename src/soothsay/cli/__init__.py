@@ -13,10 +13,12 @@ import typer
 from soothsay.cli.audit import audit
 from soothsay.cli.bench import bench
 from soothsay.cli.generate import generate
+from soothsay.cli.serve import serve
 from soothsay.cli.trace import trace
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(generate)
+app.command()(serve)
 app.command()(audit)
 app.add_typer(bench, name="bench")
 app.add_typer(trace, name="trace")
