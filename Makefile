@@ -7,7 +7,8 @@ PYTHON ?= python3
 PROMPT ?= Write a Python class for a bank account with methods to deposit, withdraw and show the balance.
 MODEL := smollm2-135m
 FETCH := from soothsay.hub import resolve; resolve('$(MODEL)')
-NATIVE := pyproject.toml CMakeLists.txt $(shell find native -type f)
+# Folders too: the editable install knows the modules that there were when it was made.
+BUILT := pyproject.toml CMakeLists.txt $(shell find native -type f) $(shell find src -type d -not -name __pycache__)
 
 .PHONY: demo test check sanitize clean
 
@@ -37,7 +38,7 @@ clean:
 .venv-sanitize/ready: OPTIONS := -C cmake.define.SOOTHSAY_SANITIZE=ON -C install.strip=false
 
 # Built without isolation and in a folder of its own, so that a change compiles only what it touches.
-.venv/ready .venv-check/ready .venv-sanitize/ready: $(NATIVE)
+.venv/ready .venv-check/ready .venv-sanitize/ready: $(BUILT)
 	@echo "Setting up $(@D): packages, then the native code (a few minutes the first time)"
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/pip install --quiet "pip>=25.1"
